@@ -8,7 +8,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/store"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -31,7 +31,7 @@ func observe(p *aws.Provider) func(*karpv1.NodeClaim, *corev1.Node) {
 
 // notJoined returns a func that reports claims that did not become nodes in time: to their pool, and to the provider if there was an
 // instance.
-func notJoined(p *aws.Provider, store *karpenter.Store) func(*karpv1.NodeClaim, string) {
+func notJoined(p *aws.Provider, store *store.Store) func(*karpv1.NodeClaim, string) {
 	return func(nc *karpv1.NodeClaim, message string) {
 		store.NotRegistered(nc, message)
 		if nc.Status.ProviderID != "" {
@@ -65,7 +65,7 @@ func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
 }
 
 // dedicatedClasses returns the node classes of pools and standalone NodeClaims that ask for dedicated tenancy.
-func dedicatedClasses(store *karpenter.Store) map[string]bool {
+func dedicatedClasses(store *store.Store) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range store.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" }) {
 		if asksDedicated(p.Requirements) {

@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/store"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
@@ -32,7 +33,7 @@ import (
 // parts are what runs beside the scheduler, as introduce builds it.
 type parts struct {
 	client   kubernetes.Interface
-	store    *karpenter.Store
+	store    *store.Store
 	external *karpenter.ExternalController
 	provider *aws.Provider
 	groups   *gangs
@@ -58,7 +59,7 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	}
 	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
 	p := &parts{client: client, events: launch.NewRecorder(recorder), external: karpenter.NewExternalController(client, d.clock)}
-	if p.store, err = karpenter.NewStore(asJSON(cc.KubeConfig), nodeclass.Kind, recorder, d.clock); err != nil {
+	if p.store, err = store.New(asJSON(cc.KubeConfig), nodeclass.Kind, recorder, d.clock); err != nil {
 		return nil, err
 	}
 	if err := pools(p.store, profiles); err != nil {

@@ -10,12 +10,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/store"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
 // pools gives the store what the profiles say about pools.
-func pools(store *karpenter.Store, profiles []profile) error {
+func pools(store *store.Store, profiles []profile) error {
 	store.SetLegacy(nodeclass.Legacy{DefaultInstanceProfile: profiles[0].args.DefaultInstanceProfile})
 	definitions := karpenter.NewDefinitions(nodeclass.CRDs())
 	var all []karpenter.Profile

@@ -24,7 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/store"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
@@ -44,13 +44,13 @@ func profileOf(t *testing.T, name, args, binding string) profile {
 	return p
 }
 
-func emptyStore(t *testing.T) *karpenter.Store {
+func emptyStore(t *testing.T) *store.Store {
 	t.Helper()
-	store, err := karpenter.NewStore(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, events.NewFakeRecorder(1), clock.RealClock{})
+	s, err := store.New(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, events.NewFakeRecorder(1), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return store
+	return s
 }
 
 const pool = `

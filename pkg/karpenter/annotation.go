@@ -24,8 +24,8 @@ const (
 	compressed = "gzip:"
 )
 
-// encodeAnnotation returns the value of an annotation: JSON, compressed when it is long.
-func encodeAnnotation(key string, v any) (string, error) {
+// EncodeAnnotation returns the value of an annotation: JSON, compressed when it is long.
+func EncodeAnnotation(key string, v any) (string, error) {
 	plain, err := json.Marshal(v)
 	if err != nil {
 		return "", fmt.Errorf("encoding annotation %s: %w", key, err)

@@ -29,7 +29,7 @@ func TestAnnotationRoundTrip(t *testing.T) {
 		"the request of a launch batch of thousands is compressed": {big, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			value, err := encodeAnnotation(objects.AnnotationLaunchBatch, &tc.batch)
+			value, err := EncodeAnnotation(objects.AnnotationLaunchBatch, &tc.batch)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestAnnotationThatDoesNotFitIsAnErrorBeforeAnythingIsLaunched(t *testing.T)
 	for i := range noise {
 		noise[i] = byte(r.Uint32())
 	}
-	_, err := encodeAnnotation(objects.AnnotationLaunchBatch, capacity.LaunchBatch{Request: noise})
+	_, err := EncodeAnnotation(objects.AnnotationLaunchBatch, capacity.LaunchBatch{Request: noise})
 	if err == nil || !strings.Contains(err.Error(), objects.AnnotationLaunchBatch) {
 		t.Errorf("error %v, want one that names the annotation", err)
 	}
@@ -83,7 +83,7 @@ func TestDecodeAnnotationReportsWhatItDoesNotKnow(t *testing.T) {
 }
 
 func FuzzClaimAnnotations(f *testing.F) {
-	batch, err := encodeAnnotation(objects.AnnotationLaunchBatch, capacity.LaunchBatch{Token: "t", Request: []byte(strings.Repeat("abc", 4000))})
+	batch, err := EncodeAnnotation(objects.AnnotationLaunchBatch, capacity.LaunchBatch{Token: "t", Request: []byte(strings.Repeat("abc", 4000))})
 	if err != nil {
 		f.Fatal(err)
 	}

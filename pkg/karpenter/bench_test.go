@@ -29,9 +29,9 @@ func bigBatch() *capacity.LaunchBatch {
 }
 
 func BenchmarkEncodeBatch(b *testing.B) {
-	w, seen := bigBatch(), &batches{}
+	w, seen := bigBatch(), &Batches{}
 	for b.Loop() {
-		value, err := seen.encode(w)
+		value, err := seen.Encode(w)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -41,11 +41,11 @@ func BenchmarkEncodeBatch(b *testing.B) {
 
 // BenchmarkWatchedClaim measures one event of a claim in a big launch batch.
 func BenchmarkWatchedClaim(b *testing.B) {
-	nc, err := nodeClaimOf(testClaim("default-abc", func(c *capacity.Claim) { c.LaunchBatch = bigBatch() }), testPool("default"), &batches{})
+	nc, err := NodeClaimOf(testClaim("default-abc", func(c *capacity.Claim) { c.LaunchBatch = bigBatch() }), testPool("default"), &Batches{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	nc.SetGroupVersionKind(nodeClaims.GroupVersionKind)
+	nc.SetGroupVersionKind(NodeClaims.GroupVersionKind)
 	raw, err := json.Marshal(nc)
 	u := &unstructured.Unstructured{}
 	if err == nil {
@@ -56,13 +56,13 @@ func BenchmarkWatchedClaim(b *testing.B) {
 	}
 	b.Run("decode", func(b *testing.B) {
 		for b.Loop() {
-			decode(u, nodeClaims.fresh)
+			Decode(u, NodeClaims.New)
 		}
 	})
 	b.Run("convert", func(b *testing.B) {
-		seen := &batches{}
+		seen := &Batches{}
 		for b.Loop() {
-			claimOf(nc, classKind, seen)
+			CachedClaimOf(nc, classKind, seen)
 		}
 	})
 }

@@ -26,11 +26,11 @@ const maxRequirements = 100
 // ClaimOf converts a NodeClaim to a capacity.Claim. It never fails: what can't be read is named in Unreadable. The result shares no
 // memory with nc. class is the kind of node class that it may refer to.
 func ClaimOf(nc *karpv1.NodeClaim, class schema.GroupKind) *capacity.Claim {
-	return claimOf(nc, class, &batches{})
+	return CachedClaimOf(nc, class, &Batches{})
 }
 
-// claimOf is ClaimOf with a cache of launch batches that were decoded before.
-func claimOf(nc *karpv1.NodeClaim, class schema.GroupKind, seen *batches) *capacity.Claim {
+// CachedClaimOf is ClaimOf with a cache of launch batches that were decoded before.
+func CachedClaimOf(nc *karpv1.NodeClaim, class schema.GroupKind, seen *Batches) *capacity.Claim {
 	c := &capacity.Claim{
 		Name:          nc.Name,
 		UID:           string(nc.UID),
@@ -49,10 +49,10 @@ func claimOf(nc *karpv1.NodeClaim, class schema.GroupKind, seen *batches) *capac
 		CapacityType:  nc.Labels[karpv1.CapacityTypeLabelKey],
 		Capacity:      capacity.ResourcesOf(nc.Status.Capacity),
 		Allocatable:   capacity.ResourcesOf(nc.Status.Allocatable),
-		Launched:      conditionTrue(nc, karpv1.ConditionTypeLaunched),
-		Registered:    conditionTrue(nc, karpv1.ConditionTypeRegistered),
-		Initialized:   conditionTrue(nc, karpv1.ConditionTypeInitialized),
-		Served:        conditionTrue(nc, objects.ConditionServed),
+		Launched:      ConditionTrue(nc, karpv1.ConditionTypeLaunched),
+		Registered:    ConditionTrue(nc, karpv1.ConditionTypeRegistered),
+		Initialized:   ConditionTrue(nc, karpv1.ConditionTypeInitialized),
+		Served:        ConditionTrue(nc, objects.ConditionServed),
 		Deleting:      !nc.DeletionTimestamp.IsZero(),
 	}
 	if c.Served {
@@ -67,11 +67,11 @@ func claimOf(nc *karpv1.NodeClaim, class schema.GroupKind, seen *batches) *capac
 	c.ExpireAfter = ptr.Deref(nc.Spec.ExpireAfter.Duration, 0)
 	c.DoNotDisrupt = nc.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true"
 	var unreadable []string
-	if m := malformed(nc); m != "" {
+	if m := Malformed(nc); m != "" {
 		unreadable = append(unreadable, m)
 	}
 	for key, read := range map[string]func(value string) error{
-		objects.AnnotationLaunchBatch: func(value string) (err error) { c.LaunchBatch, err = seen.decode(value); return err },
+		objects.AnnotationLaunchBatch: func(value string) (err error) { c.LaunchBatch, err = seen.Decode(value); return err },
 		objects.AnnotationPlannedPods: func(value string) error { return decodeAnnotation(objects.AnnotationPlannedPods, value, &c.Slots) },
 		objects.AnnotationLargestCapacity: func(value string) error {
 			return decodeAnnotation(objects.AnnotationLargestCapacity, value, &c.Largest)
@@ -94,7 +94,8 @@ func claimOf(nc *karpv1.NodeClaim, class schema.GroupKind, seen *batches) *capac
 	return c
 }
 
-func conditionTrue(nc *karpv1.NodeClaim, condition string) bool {
+// ConditionTrue reports whether a NodeClaim has a condition with status True.
+func ConditionTrue(nc *karpv1.NodeClaim, condition string) bool {
 	c := conditionOf(nc, condition)
 	return c != nil && c.IsTrue()
 }
@@ -118,8 +119,8 @@ func nodeAnnotations(all map[string]string) map[string]string {
 	return out
 }
 
-// nodeClaimOf returns the object that records the intent to launch c for the pool np, complete as Create sends it.
-func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1.NodeClaim, error) {
+// NodeClaimOf returns the object that records the intent to launch c for the pool np, complete as Create sends it.
+func NodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *Batches) (*karpv1.NodeClaim, error) {
 	template := &np.Spec.Template
 	ref := template.Spec.NodeClassRef
 	if ref == nil {
@@ -131,7 +132,7 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1
 			Finalizers:      []string{karpv1.TerminationFinalizer},
 			Labels:          merged(c.Labels, customLabels(template.Spec.Requirements, c.Labels), template.Labels, poolLabels(np)),
 			Annotations:     merged(nodeAnnotations(template.Annotations), nodeAnnotations(c.Annotations)),
-			OwnerReferences: owners(np),
+			OwnerReferences: Owners(np),
 		},
 		Spec: karpv1.NodeClaimSpec{
 			Taints:                 either(c.Taints, template.Spec.Taints),
@@ -142,7 +143,7 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1
 			TerminationGracePeriod: template.Spec.TerminationGracePeriod,
 		},
 	}
-	poolStamp(np).put(nc.Annotations)
+	PoolStamp(np).Put(nc.Annotations)
 	var offers []capacity.OfferKey
 	if c.LaunchBatch != nil {
 		offers = c.LaunchBatch.Offers
@@ -166,24 +167,24 @@ func nodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *batches) (*karpv1
 }
 
 // record writes the launch batch, the slots, the largest possible resources and the purchase of c into annotations.
-func record(annotations map[string]string, c *capacity.Claim, seen *batches) (err error) {
+func record(annotations map[string]string, c *capacity.Claim, seen *Batches) (err error) {
 	if c.LaunchBatch != nil {
-		if annotations[objects.AnnotationLaunchBatch], err = seen.encode(c.LaunchBatch); err != nil {
+		if annotations[objects.AnnotationLaunchBatch], err = seen.Encode(c.LaunchBatch); err != nil {
 			return err
 		}
 	}
 	if len(c.Slots) > 0 {
-		if annotations[objects.AnnotationPlannedPods], err = encodeAnnotation(objects.AnnotationPlannedPods, c.Slots); err != nil {
+		if annotations[objects.AnnotationPlannedPods], err = EncodeAnnotation(objects.AnnotationPlannedPods, c.Slots); err != nil {
 			return err
 		}
 	}
 	if len(c.Largest) > 0 {
-		if annotations[objects.AnnotationLargestCapacity], err = encodeAnnotation(objects.AnnotationLargestCapacity, c.Largest); err != nil {
+		if annotations[objects.AnnotationLargestCapacity], err = EncodeAnnotation(objects.AnnotationLargestCapacity, c.Largest); err != nil {
 			return err
 		}
 	}
 	if c.Purchase != nil {
-		annotations[objects.AnnotationPurchase], err = encodeAnnotation(objects.AnnotationPurchase, c.Purchase)
+		annotations[objects.AnnotationPurchase], err = EncodeAnnotation(objects.AnnotationPurchase, c.Purchase)
 	}
 	return err
 }
@@ -265,20 +266,20 @@ func customLabels(requirements []karpv1.NodeSelectorRequirementWithMinValues, ch
 
 func wellKnown(key string) bool { return karpv1.WellKnownLabels.Has(Normalize(key)) }
 
-// ownedByPool reports whether an owner reference names a pool or a Provisioner: then that provisioner has created the claim.
-func ownedByPool(o metav1.OwnerReference) bool {
+// OwnedByPool reports whether an owner reference names a pool or a Provisioner: then that provisioner has created the claim.
+func OwnedByPool(o metav1.OwnerReference) bool {
 	group, _, _ := strings.Cut(o.APIVersion, "/")
-	return group == coreVersion.Group && (o.Kind == nodePools.Kind || o.Kind == provisioners.Kind)
+	return group == coreVersion.Group && (o.Kind == NodePools.Kind || o.Kind == Provisioners.Kind)
 }
 
-// owners returns the owner references of a pool's claims; they block the owner's deletion. A pool from a profile's arguments has no
+// Owners returns the owner references of a pool's claims; they block the owner's deletion. A pool from a profile's arguments has no
 // object to refer to.
-func owners(np *karpv1.NodePool) []metav1.OwnerReference {
-	owner := metav1.OwnerReference{APIVersion: coreVersion.String(), Kind: nodePools.Kind, Name: np.Name, UID: np.UID, BlockOwnerDeletion: ptr.To(true)}
+func Owners(np *karpv1.NodePool) []metav1.OwnerReference {
+	owner := metav1.OwnerReference{APIVersion: coreVersion.String(), Kind: NodePools.Kind, Name: np.Name, UID: np.UID, BlockOwnerDeletion: ptr.To(true)}
 	switch {
-	case strings.HasPrefix(np.Name, provisionerPrefix):
-		owner.APIVersion, owner.Kind, owner.Name = provisionerVersion.String(), provisioners.Kind, np.Annotations[objects.AnnotationOrigin]
-	case derived(np.Name):
+	case strings.HasPrefix(np.Name, ProvisionerPrefix):
+		owner.APIVersion, owner.Kind, owner.Name = provisionerVersion.String(), Provisioners.Kind, np.Annotations[objects.AnnotationOrigin]
+	case Derived(np.Name):
 		return nil
 	}
 	return []metav1.OwnerReference{owner}
@@ -287,7 +288,7 @@ func owners(np *karpv1.NodePool) []metav1.OwnerReference {
 // poolLabels returns the labels that tie a claim to its pool and node class.
 func poolLabels(np *karpv1.NodePool) map[string]string {
 	out := map[string]string{karpv1.NodePoolLabelKey: np.Name}
-	if strings.HasPrefix(np.Name, provisionerPrefix) {
+	if strings.HasPrefix(np.Name, ProvisionerPrefix) {
 		out[legacy.ProvisionerNameLabel] = np.Annotations[objects.AnnotationOrigin]
 	}
 	if ref := np.Spec.Template.Spec.NodeClassRef; ref != nil {

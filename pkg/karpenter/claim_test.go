@@ -21,7 +21,7 @@ import (
 
 func testNodeClaim(t *testing.T) *karpv1.NodeClaim {
 	t.Helper()
-	nc, err := nodeClaimOf(testClaim("default-abc"), testPool("default"), &batches{})
+	nc, err := NodeClaimOf(testClaim("default-abc"), testPool("default"), &Batches{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestClaimRequirements(t *testing.T) {
 }
 
 func TestNodeClaimOfTakesFromThePoolWhatThePlanLeavesOpen(t *testing.T) {
-	nc, err := nodeClaimOf(&capacity.Claim{Name: "c", Pool: "default"}, testPool("default"), &batches{})
+	nc, err := NodeClaimOf(&capacity.Claim{Name: "c", Pool: "default"}, testPool("default"), &Batches{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestNodeClaimOfTakesFromThePoolWhatThePlanLeavesOpen(t *testing.T) {
 
 func TestNodeClaimOfMarksRelaxedMinValues(t *testing.T) {
 	c := testClaim("c", func(c *capacity.Claim) { c.LaunchBatch.Offers = c.LaunchBatch.Offers[:1] })
-	nc, err := nodeClaimOf(c, testPool("default"), &batches{})
+	nc, err := NodeClaimOf(c, testPool("default"), &Batches{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestNodeClaimOfAPlanThatRelaxedMinValues(t *testing.T) {
 			karpv1.NodeSelectorRequirementWithMinValues{Key: ec2nc.LabelInstanceFamily, Operator: corev1.NodeSelectorOpExists, MinValues: ptr.To(5)})
 	})
 	for relaxed, want := range map[string]int{"": 2, "true": 0} {
-		nc, err := nodeClaimOf(testClaim("c", func(c *capacity.Claim) { c.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = relaxed }), pool, &batches{})
+		nc, err := NodeClaimOf(testClaim("c", func(c *capacity.Claim) { c.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] = relaxed }), pool, &Batches{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,14 +285,14 @@ func TestTheAPITakesEveryClaim(t *testing.T) {
 			if tc.claim != nil {
 				tc.claim(claim)
 			}
-			if problem := poolProblem(pool, classKind); problem != "" {
+			if problem := PoolProblem(pool, classKind); problem != "" {
 				t.Fatal(problem)
 			}
-			nc, err := nodeClaimOf(claim, pool, &batches{})
+			nc, err := NodeClaimOf(claim, pool, &Batches{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			nc.SetGroupVersionKind(nodeClaims.GroupVersionKind)
+			nc.SetGroupVersionKind(NodeClaims.GroupVersionKind)
 			if err := acceptable(nc, ""); err != nil {
 				t.Error(err)
 			}

@@ -14,13 +14,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// decode converts an object as the API server sent it. An object that does not fit its type keeps its metadata, and its status if that
-// part fits, and carries the reason in an annotation that malformed returns. Decoding a whole list at once would instead fail for
+// Decode converts an object as the API server sent it. An object that does not fit its type keeps its metadata, and its status if that
+// part fits, and carries the reason in an annotation that Malformed returns. Decoding a whole list at once would instead fail for
 // ever: one bad object (an expireAfter of 9999999h passes the CRD's pattern, but overflows time.Duration) would make all others
 // unreadable.
 //
 // fresh returns an empty object of the type.
-func decode(u *unstructured.Unstructured, fresh func() client.Object) client.Object {
+func Decode(u *unstructured.Unstructured, fresh func() client.Object) client.Object {
 	out := fresh()
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out)
 	if err == nil {
@@ -50,8 +50,17 @@ func decode(u *unstructured.Unstructured, fresh func() client.Object) client.Obj
 	return out
 }
 
-// malformed is why the object could not be read, naming fields; empty for one that could.
-func malformed(o client.Object) string { return o.GetAnnotations()[objects.AnnotationMalformed] }
+// Malformed is why the object could not be read, naming fields; empty for one that could.
+func Malformed(o client.Object) string { return o.GetAnnotations()[objects.AnnotationMalformed] }
+
+// ReasonMalformed is the reason of conditions about objects that can't be read.
+const ReasonMalformed = "Malformed"
+
+// SameIntent reports whether everything derived from a's spec is also right for b.
+func SameIntent(a, b client.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && a.GetDeletionTimestamp().IsZero() == b.GetDeletionTimestamp().IsZero() &&
+		Malformed(a) == Malformed(b)
+}
 
 // BadFields names the fields of an object that don't fit its type, each with its reason. It tries each leaf alone, because only some
 // decoding errors name the field: those of numbers do, those of quantities and durations don't.

@@ -10,23 +10,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func fromYAML(t testing.TB, text string) *unstructured.Unstructured {
-	t.Helper()
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-		t.Fatal(err)
-	}
-	// The API server's JSON has integers, which YAML does not distinguish from other numbers.
-	raw, err := u.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := u.UnmarshalJSON(raw); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
 const poolWithoutSpec = `
 apiVersion: karpenter.sh/v1
 kind: NodePool
@@ -66,8 +49,8 @@ spec:
 		"a spec that is a word": {object: poolWithoutSpec + "spec: hello", want: []string{"spec: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := decode(fromYAML(t, tc.object), nodePools.fresh).(*karpv1.NodePool)
-			reason := malformed(got)
+			got := Decode(fromYAML(t, tc.object), NodePools.New).(*karpv1.NodePool)
+			reason := Malformed(got)
 			for _, want := range tc.want {
 				if !strings.Contains(reason, want) {
 					t.Errorf("reason %q, want %q in it", reason, want)
@@ -85,9 +68,9 @@ spec:
 
 func TestDecodeKeepsMetadataOfAnObjectWithABadStatus(t *testing.T) {
 	u := fromYAML(t, "apiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {name: c}\nstatus: {capacity: {cpu: many}}")
-	got := decode(u, nodeClaims.fresh)
-	if got.GetName() != "c" || !strings.Contains(malformed(got), "status.capacity.cpu: ") {
-		t.Errorf("name %q, reason %q", got.GetName(), malformed(got))
+	got := Decode(u, NodeClaims.New)
+	if got.GetName() != "c" || !strings.Contains(Malformed(got), "status.capacity.cpu: ") {
+		t.Errorf("name %q, reason %q", got.GetName(), Malformed(got))
 	}
 	if c := ClaimOf(got.(*karpv1.NodeClaim), classKind); c.Unreadable == "" {
 		t.Error("the claim can be launched although its status can't be read")
@@ -103,10 +86,10 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		for _, k := range kinds {
-			switch o := decode(u, k.fresh).(type) {
+			switch o := Decode(u, k.New).(type) {
 			case *karpv1.NodePool:
-				_ = poolOf(o, classKind)
-				_, _ = unhonoredBy(o)
+				_ = PoolOf(o, classKind)
+				_, _ = UnhonoredBy(o)
 			case *karpv1.NodeClaim:
 				_ = ClaimOf(o, classKind)
 			case client.Object:

@@ -1,5 +1,5 @@
 // Package karpenter is the adapter to Karpenter's API: it converts NodePool, NodeClaim and NodeOverlay objects to the
-// types of pkg/capacity and back, holds their CustomResourceDefinitions, and has one Store that watches and writes them.
+// types of pkg/capacity and back, and holds their CustomResourceDefinitions. Package store, below it, watches and writes them.
 //
 // A NodeClaim is the write-ahead log of a launch. What a claim must remember beyond Karpenter's own fields is kept in annotations of
 // the dovetail.sh domain; see annotation.go for their encoding.

@@ -32,7 +32,8 @@ const (
 	// leaseRetry is how often we retry when the API server can't tell us whether a lease was really not renewed.
 	leaseRetry = 2 * time.Second
 
-	unreadLeases = "it is not known yet whether Karpenter is active in this cluster"
+	// UnreadLeases is why nothing is written until the leases have been read.
+	UnreadLeases = "it is not known yet whether Karpenter is active in this cluster"
 )
 
 // ExternalController watches for a Karpenter controller that leads in this cluster. As long as there is one, it owns nodes and claims:
@@ -63,7 +64,7 @@ type leaseState struct {
 
 // NewExternalController returns a watcher whose Hold answers "not known yet" until Run has read the leases.
 func NewExternalController(kube kubernetes.Interface, clk clock.WithTicker) *ExternalController {
-	return &ExternalController{kube: kube, clock: clk, changed: make(chan struct{}, 1), leases: map[string]*leaseState{}, why: unreadLeases}
+	return &ExternalController{kube: kube, clock: clk, changed: make(chan struct{}, 1), leases: map[string]*leaseState{}, why: UnreadLeases}
 }
 
 // OnChange registers f to be called when Hold's answer changes. Call it before Run; f must not block.
@@ -175,7 +176,7 @@ func (i *ExternalController) failed(err error) {
 func (i *ExternalController) judge(ctx context.Context, read bool) time.Duration {
 	if !read {
 		i.mu.Lock()
-		why := unreadLeases
+		why := UnreadLeases
 		if i.last != nil {
 			why += ": " + i.last.Error()
 		}

@@ -43,8 +43,8 @@ spec:
   role: nodes
 `,
 		more: func(t *testing.T, u *unstructured.Unstructured) []string {
-			nc := used[*ec2nc.EC2NodeClass](t, u, nodeClasses(nodeclass.Kind).fresh)
-			if why := malformed(nc); why != "" {
+			nc := used[*ec2nc.EC2NodeClass](t, u, NodeClasses(nodeclass.Kind).New)
+			if why := Malformed(nc); why != "" {
 				return strings.Split(why, "; ")
 			}
 			if _, _, unready := cloud.InstanceTypes(nc); unready != "" {
@@ -54,8 +54,8 @@ spec:
 		},
 	}
 	k.see = func(t *testing.T, u *unstructured.Unstructured, at string) string {
-		before := used[*ec2nc.EC2NodeClass](t, fromYAML(t, k.base), nodeClasses(nodeclass.Kind).fresh)
-		nc := used[*ec2nc.EC2NodeClass](t, u, nodeClasses(nodeclass.Kind).fresh)
+		before := used[*ec2nc.EC2NodeClass](t, fromYAML(t, k.base), NodeClasses(nodeclass.Kind).New)
+		nc := used[*ec2nc.EC2NodeClass](t, u, NodeClasses(nodeclass.Kind).New)
 		if asJSON(before.Spec) == asJSON(nc.Spec) {
 			return "nothing"
 		}

@@ -19,7 +19,7 @@ type drivenFields struct {
 	seen   map[string]bool
 }
 
-func newDrivenFields(t *testing.T, k kind) *drivenFields {
+func newDrivenFields(t *testing.T, k CustomKind) *drivenFields {
 	t.Helper()
 	contents, err := manifests.Folder("crds")
 	if err != nil {

@@ -20,13 +20,13 @@ metadata: {name: default-1, uid: uid-of-claim-1, generation: 1}
 spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}, requirements: []}
 `,
 		more: func(t *testing.T, u *unstructured.Unstructured) []string {
-			if why := ClaimOf(used[*karpv1.NodeClaim](t, u, nodeClaims.fresh), classKind).Unreadable; why != "" {
+			if why := ClaimOf(used[*karpv1.NodeClaim](t, u, NodeClaims.New), classKind).Unreadable; why != "" {
 				return strings.Split(why, "; ")
 			}
 			return nil
 		},
 		see: func(t *testing.T, u *unstructured.Unstructured, at string) string {
-			nc := used[*karpv1.NodeClaim](t, u, nodeClaims.fresh)
+			nc := used[*karpv1.NodeClaim](t, u, NodeClaims.New)
 			c := ClaimOf(nc, classKind)
 			node := NodeFor(c, testInstance, nil)
 			switch at {
@@ -88,7 +88,7 @@ spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: defaul
 	if got := fieldTexts(shipped.admit(k.with(t, "expireAfter", "2h"), k.with(t, "expireAfter", "1h"))); len(got) != 1 || !strings.HasPrefix(got[0], "spec:") {
 		t.Errorf("a claim's spec was changed: %q", got)
 	}
-	if nc := used[*karpv1.NodeClaim](t, k.with(t, "taints", "[]"), nodeClaims.fresh); asJSON(nc.Spec.ExpireAfter) != `"720h"` {
+	if nc := used[*karpv1.NodeClaim](t, k.with(t, "taints", "[]"), NodeClaims.New); asJSON(nc.Spec.ExpireAfter) != `"720h"` {
 		t.Errorf("expireAfter by default is %s", asJSON(nc.Spec.ExpireAfter))
 	}
 }

@@ -22,26 +22,26 @@ metadata: {name: o, uid: uid-of-o, generation: 1}
 spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}]}
 `,
 		more: func(t *testing.T, u *unstructured.Unstructured) []string {
-			o := used[*karpv1alpha1.NodeOverlay](t, u, nodeOverlays.fresh)
-			if why := malformed(o); why != "" {
+			o := used[*karpv1alpha1.NodeOverlay](t, u, NodeOverlays.New)
+			if why := Malformed(o); why != "" {
 				return strings.Split(why, "; ")
 			}
 			_, errs := overlayOf(o)
 			return fieldTexts(errs)
 		},
 		see: func(t *testing.T, u *unstructured.Unstructured, at string) string {
-			v := newOverlays()
-			o := used[*karpv1alpha1.NodeOverlay](t, u, nodeOverlays.fresh)
-			v.put(o.Name, o)
+			v := NewOverlays()
+			o := used[*karpv1alpha1.NodeOverlay](t, u, NodeOverlays.New)
+			v.Put(o.Name, o)
 			other := testOverlay("other", []string{"node.kubernetes.io/instance-type In m5.large"}, price("9"), weighing(5))
 			if at == "weight" {
 				o.Spec.Price = other.Spec.Price
 				other.Spec.Price = nil
-				v.put("other", other)
+				v.Put("other", other)
 				return fmt.Sprint(v.sorted[0].name, " before ", v.sorted[1].name)
 			}
 			pool := &capacity.Pool{Name: "default", Types: twoTypes(), Labels: map[string]string{"team": "a"}}
-			v.apply([]*capacity.Pool{pool})
+			v.Apply([]*capacity.Pool{pool})
 			if at == "requirements" {
 				return fmt.Sprintf("pool %v, type %v, offer %v", valuesOf(v.sorted[0].ofPool), valuesOf(v.sorted[0].ofType), valuesOf(v.sorted[0].ofOffer))
 			}

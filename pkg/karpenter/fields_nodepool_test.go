@@ -24,20 +24,20 @@ metadata: {name: default, uid: uid-of-pool-default, generation: 1}
 spec: {disruption: {consolidateAfter: 0s}, template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}, requirements: []}}}
 `,
 		more: func(t *testing.T, u *unstructured.Unstructured) []string {
-			np := used[*karpv1.NodePool](t, u, nodePools.fresh)
-			if why := malformed(np); why != "" {
+			np := used[*karpv1.NodePool](t, u, NodePools.New)
+			if why := Malformed(np); why != "" {
 				return strings.Split(why, "; ")
 			}
-			return fieldTexts(validatePool(np, classKind))
+			return fieldTexts(ValidatePool(np, classKind))
 		},
 		see: func(t *testing.T, u *unstructured.Unstructured, at string) string {
-			np := used[*karpv1.NodePool](t, u, nodePools.fresh)
-			p := poolOf(np, classKind)
-			nc, err := nodeClaimOf(testClaim("default-1", func(c *capacity.Claim) { c.Labels, c.Annotations, c.Taints, c.StartupTaints = nil, nil, nil, nil }), np, &batches{})
+			np := used[*karpv1.NodePool](t, u, NodePools.New)
+			p := PoolOf(np, classKind)
+			nc, err := NodeClaimOf(testClaim("default-1", func(c *capacity.Claim) { c.Labels, c.Annotations, c.Taints, c.StartupTaints = nil, nil, nil, nil }), np, &Batches{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			nc.SetGroupVersionKind(nodeClaims.GroupVersionKind)
+			nc.SetGroupVersionKind(NodeClaims.GroupVersionKind)
 			if err := acceptable(nc, ""); err != nil {
 				t.Errorf("the claim: %v", err)
 			}

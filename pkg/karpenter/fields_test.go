@@ -164,7 +164,7 @@ func used[T client.Object](t *testing.T, u *unstructured.Unstructured, fresh fun
 	t.Helper()
 	u = u.DeepCopy()
 	shipped.Admit(u) // for the defaults
-	return decode(u, fresh).(T)
+	return Decode(u, fresh).(T)
 }
 
 func fieldTexts(errs field.ErrorList) (out []string) {

@@ -26,3 +26,26 @@ func PoolHash(np *karpv1.NodePool) string {
 	}
 	return cloudprovider.Hash(h)
 }
+
+// Stamp is a hash and its version, as annotations with the given keys.
+type Stamp struct{ HashKey, VersionKey, Hash string }
+
+// PoolStamp returns what the annotations of a pool, and of the claims that are created for it, should say.
+func PoolStamp(np *karpv1.NodePool) Stamp {
+	return Stamp{karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey, PoolHash(np)}
+}
+
+// On reports whether an object's annotations contain the stamp.
+func (s Stamp) On(annotations map[string]string) bool {
+	return annotations[s.HashKey] == s.Hash && s.Current(annotations)
+}
+
+// Current reports whether an object's annotations contain a hash of our version, which alone can be compared.
+func (s Stamp) Current(annotations map[string]string) bool {
+	return annotations[s.VersionKey] == cloudprovider.HashVersion
+}
+
+// Put writes the stamp to annotations.
+func (s Stamp) Put(annotations map[string]string) {
+	annotations[s.HashKey], annotations[s.VersionKey] = s.Hash, cloudprovider.HashVersion
+}

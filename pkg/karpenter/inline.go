@@ -2,11 +2,8 @@ package karpenter
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 
 	"github.com/awslabs/operatorpkg/status"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -47,17 +43,17 @@ func ReadInline(definitions Definitions, class cloudprovider.NodeClassKind, pool
 	var outClasses []status.Object
 	own := sets.New[string]()
 	for i, c := range classes {
-		o, problems := definitions.readInline(nodeClasses(class), c, field.NewPath(class.ArgsField).Index(i), own)
+		o, problems := definitions.readInline(NodeClasses(class), c, field.NewPath(class.ArgsField).Index(i), own)
 		errs = append(errs, problems...)
 		outClasses = append(outClasses, o.(status.Object))
 	}
 	var outPools []*karpv1.NodePool
 	seen := sets.New[string]()
 	for i, p := range pools {
-		o, problems := definitions.readInline(nodePools, p, field.NewPath("nodePools").Index(i), seen)
+		o, problems := definitions.readInline(NodePools, p, field.NewPath("nodePools").Index(i), seen)
 		np := o.(*karpv1.NodePool)
 		if len(problems) == 0 {
-			problems = below(field.NewPath("nodePools").Index(i), validatePool(np, class.GroupKind()))
+			problems = below(field.NewPath("nodePools").Index(i), ValidatePool(np, class.GroupKind()))
 		}
 		errs = append(errs, problems...)
 		if ref := np.Spec.Template.Spec.NodeClassRef; ref != nil && own.Has(ref.Name) {
@@ -71,7 +67,7 @@ func ReadInline(definitions Definitions, class cloudprovider.NodeClassKind, pool
 	return outPools, outClasses, nil
 }
 
-func (all Definitions) readInline(k kind, in Inline, at *field.Path, seen sets.Set[string]) (client.Object, field.ErrorList) {
+func (all Definitions) readInline(k CustomKind, in Inline, at *field.Path, seen sets.Set[string]) (client.Object, field.ErrorList) {
 	var errs field.ErrorList
 	switch {
 	case in.Name == "":
@@ -86,7 +82,7 @@ func (all Definitions) readInline(k kind, in Inline, at *field.Path, seen sets.S
 	}
 	seen.Insert(in.Name)
 	if len(in.Spec) == 0 {
-		return k.fresh(), append(errs, field.Required(at.Child("spec"), "has the same fields as that of a "+k.Kind))
+		return k.New(), append(errs, field.Required(at.Child("spec"), "has the same fields as that of a "+k.Kind))
 	}
 	u := &unstructured.Unstructured{}
 	whole, err := json.Marshal(map[string]any{"apiVersion": k.GroupVersion().String(), "kind": k.Kind, "metadata": map[string]any{}, "spec": json.RawMessage(in.Spec)})
@@ -94,14 +90,14 @@ func (all Definitions) readInline(k kind, in Inline, at *field.Path, seen sets.S
 		err = u.UnmarshalJSON(whole)
 	}
 	if err != nil {
-		return k.fresh(), append(errs, field.Invalid(at.Child("spec"), field.OmitValueType{}, err.Error()))
+		return k.New(), append(errs, field.Invalid(at.Child("spec"), field.OmitValueType{}, err.Error()))
 	}
 	for _, path := range all.unknownFields(u) {
 		errs = append(errs, below(at, field.ErrorList{field.Forbidden(field.NewPath(path), "there is no such field")})...)
 	}
 	errs = append(errs, below(at, all.Admit(u))...)
-	o := decode(u, k.fresh)
-	if reason := malformed(o); reason != "" && len(errs) == 0 {
+	o := Decode(u, k.New)
+	if reason := Malformed(o); reason != "" && len(errs) == 0 {
 		errs = append(errs, field.Invalid(at, field.OmitValueType{}, reason))
 	}
 	o.SetName(PoolOfArgs(in.Name))
@@ -121,117 +117,4 @@ func below(at *field.Path, errs field.ErrorList) field.ErrorList {
 		}
 	}
 	return errs
-}
-
-// SetProfiles sets the profiles; without any, all pods are treated alike. Call it before Run. Profiles may share a pool or a class of
-// their arguments only if they give it the same spec.
-func (s *Store) SetProfiles(profiles []Profile) error {
-	type claimed struct {
-		by string
-		o  any
-	}
-	all := map[string]claimed{}
-	share := func(p Profile, kind, name, origin string, spec any) error {
-		key := kind + " " + name
-		if before, ok := all[key]; ok && !equality.Semantic.DeepEqual(before.o, spec) {
-			return fmt.Errorf("profiles %q and %q define %s %q differently: give one of them another name", before.by, p.Scheduler, kind, origin)
-		}
-		all[key] = claimed{p.Scheduler, spec}
-		return nil
-	}
-	for _, p := range profiles {
-		for _, nc := range p.Classes {
-			if err := share(p, s.nodeClass.ArgsField, nc.GetName(), nc.GetAnnotations()[objects.AnnotationOrigin], part(nc, "Spec").Interface()); err != nil {
-				return err
-			}
-		}
-		for _, np := range p.Pools {
-			if err := share(p, "nodePools", np.Name, np.Annotations[objects.AnnotationOrigin], np.Spec); err != nil {
-				return err
-			}
-		}
-	}
-	s.made.profiles = profiles
-	return nil
-}
-
-// deriveArgs creates the pools and classes of profiles' arguments.
-func (s *Store) deriveArgs() {
-	s.made.deriving.Lock()
-	defer s.made.deriving.Unlock()
-	for _, p := range s.made.profiles {
-		for _, nc := range p.Classes {
-			s.putClass(nc.GetName(), copyOf(nc))
-		}
-		for _, np := range p.Pools {
-			s.putPool(np.Name, np.DeepCopy())
-		}
-	}
-}
-
-// poolFor is poolOf, plus the schedulers that the pool is for.
-func (m *sources) poolFor(np *karpv1.NodePool) *capacity.Pool {
-	p := poolOf(np, m.class.GroupKind())
-	some := true
-	if p.Schedulers, some = m.schedulers(np); !some && p.Unready == "" {
-		p.Unready = called(np) + ": no profile selects it (nodePoolSelector)"
-	}
-	return p
-}
-
-// schedulers returns the names of the profiles that may launch nodes in the pool, nil for all of them; some is false when none may.
-func (m *sources) schedulers(np *karpv1.NodePool) (names []string, some bool) {
-	inline := strings.HasPrefix(np.Name, argsPrefix)
-	all := true
-	for _, p := range m.profiles {
-		may := p.Selects == nil || p.Selects(np.Labels)
-		if inline {
-			may = false
-			for _, own := range p.Pools {
-				may = may || own.Name == np.Name
-			}
-		}
-		if all = all && may; may {
-			names = append(append(names, p.Scheduler), p.Others...)
-		}
-	}
-	if all {
-		return nil, true
-	}
-	return names, len(names) > 0
-}
-
-// retireArgs handles the claims of a pool that was removed from the arguments: no pod is evicted, nothing new is launched there, and
-// the nodes are terminated when they are empty. Other pools have an object whose deletion triggers this; these have none.
-func (s *Store) retireArgs(pool string) {
-	if now := s.made.pool(pool); !strings.HasPrefix(pool, argsPrefix) || now != nil && malformed(now) == "" {
-		return
-	}
-	s.made.deriving.Lock()
-	defer s.made.deriving.Unlock()
-	np := s.made.pool(pool)
-	switch used := s.hasClaims(pool); {
-	case np == nil && used:
-		np = &karpv1.NodePool{}
-		np.Name, np.UID = pool, types.UID(pool)
-		np.Annotations = map[string]string{
-			objects.AnnotationOrigin: strings.TrimPrefix(pool, argsPrefix), objects.AnnotationMalformed: "the profiles' arguments no longer contain this pool",
-		}
-		np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty
-		np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("0s")
-		s.putPool(pool, np)
-	case np != nil && malformed(np) != "" && !used:
-		s.putPool(pool, nil)
-	}
-}
-
-func (s *Store) hasClaims(pool string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, k := range s.known {
-		if k.claim.Pool == pool {
-			return true
-		}
-	}
-	return false
 }

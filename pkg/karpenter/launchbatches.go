@@ -12,10 +12,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// batches caches the annotation values of recent launch batches. All claims of a launch batch carry the same long value, and each
+// Batches caches the annotation values of recent launch batches. All claims of a launch batch carry the same long value, and each
 // claim is encoded or decoded several times: when it is created, and with every update that the watch delivers. The LaunchBatches it
 // returns are shared and must not be changed.
-type batches struct {
+type Batches struct {
 	mu     sync.Mutex
 	recent []batch // the latest first
 }
@@ -29,7 +29,7 @@ const recentBatches = 8
 
 // EncodeBatch returns the value of the NodeClaim annotation that records w.
 func EncodeBatch(w *capacity.LaunchBatch) (string, error) {
-	return encodeAnnotation(objects.AnnotationLaunchBatch, w)
+	return EncodeAnnotation(objects.AnnotationLaunchBatch, w)
 }
 
 // BatchOf returns the launch batch that is recorded on a NodeClaim, or nil if there is none.
@@ -45,8 +45,8 @@ func BatchOf(nc *karpv1.NodeClaim) (*capacity.LaunchBatch, error) {
 	return w, nil
 }
 
-// encode returns the annotation's value for w.
-func (c *batches) encode(w *capacity.LaunchBatch) (string, error) {
+// Encode returns the annotation's value for w.
+func (c *Batches) Encode(w *capacity.LaunchBatch) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.recent {
@@ -65,8 +65,8 @@ func (c *batches) encode(w *capacity.LaunchBatch) (string, error) {
 	return value, nil
 }
 
-// decode returns the launch batch of an annotation's value.
-func (c *batches) decode(value string) (*capacity.LaunchBatch, error) {
+// Decode returns the launch batch of an annotation's value.
+func (c *Batches) Decode(value string) (*capacity.LaunchBatch, error) {
 	c.mu.Lock()
 	for _, r := range c.recent {
 		if r.value == value {
@@ -85,7 +85,7 @@ func (c *batches) decode(value string) (*capacity.LaunchBatch, error) {
 	return w, nil
 }
 
-func (c *batches) keep(value string, w *capacity.LaunchBatch) {
+func (c *Batches) keep(value string, w *capacity.LaunchBatch) {
 	c.recent = slices.Insert(c.recent, 0, batch{value, w})
 	c.recent = c.recent[:min(len(c.recent), recentBatches)]
 }

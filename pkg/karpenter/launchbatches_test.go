@@ -20,20 +20,20 @@ func TestLaunchBatchesTellEveryDifference(t *testing.T) {
 		"Request":      func(w *capacity.LaunchBatch) { w.Request[3] ^= 1 },
 		"For":          func(w *capacity.LaunchBatch) { w.For = capacity.ForOrder },
 	} {
-		c, w := &batches{}, testClaim("c").LaunchBatch
-		first, err := c.encode(w)
+		c, w := &Batches{}, testClaim("c").LaunchBatch
+		first, err := c.Encode(w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		change(w) // in place, as a careless caller might
-		second, err := c.encode(w)
+		second, err := c.Encode(w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if first == second {
 			t.Errorf("a launch batch with another %s was recorded as the old one", name)
 		}
-		if again, _ := c.encode(base); again != first {
+		if again, _ := c.Encode(base); again != first {
 			t.Errorf("%s: the first launch batch is recorded as %s now", name, again)
 		}
 	}
@@ -50,15 +50,15 @@ func TestLaunchBatchesTellEveryDifference(t *testing.T) {
 }
 
 func TestLaunchBatchesForgetTheOldest(t *testing.T) {
-	c := &batches{}
+	c := &Batches{}
 	for i := range 3 * recentBatches {
 		w := testClaim("c").LaunchBatch
 		w.Attempt = i
-		value, err := c.encode(w)
+		value, err := c.Encode(w)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.decode(value)
+		got, err := c.Decode(value)
 		if err != nil || got.Attempt != i {
 			t.Errorf("attempt %d reads as %v, %v", i, got, err)
 		}
@@ -66,7 +66,7 @@ func TestLaunchBatchesForgetTheOldest(t *testing.T) {
 	if len(c.recent) != recentBatches {
 		t.Errorf("%d launch batches are remembered", len(c.recent))
 	}
-	if _, err := c.decode("{"); err == nil {
+	if _, err := c.Decode("{"); err == nil {
 		t.Error("garbage was read")
 	}
 }

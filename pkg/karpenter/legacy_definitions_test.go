@@ -55,7 +55,7 @@ func refusedBy(t testing.TB, u *unstructured.Unstructured) (errs field.ErrorList
 	return d.admit(u, nil), unknown
 }
 
-func asUnstructured(t testing.TB, k kind, o client.Object) *unstructured.Unstructured {
+func asUnstructured(t testing.TB, k CustomKind, o client.Object) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := json.Marshal(o)
 	u := &unstructured.Unstructured{}
@@ -107,9 +107,9 @@ func TestExampleProvisioners(t *testing.T) {
 			t.Errorf("%s %s: %v, unknown fields %v", u.GetKind(), u.GetName(), errs, unknown)
 		}
 		if u.GetKind() == templateKind {
-			templates[u.GetName()] = decode(u, nodeTemplates.fresh).(*legacy.AWSNodeTemplate)
+			templates[u.GetName()] = Decode(u, NodeTemplates.New).(*legacy.AWSNodeTemplate)
 		} else {
-			all = append(all, decode(u, provisioners.fresh).(*legacy.Provisioner))
+			all = append(all, Decode(u, Provisioners.New).(*legacy.Provisioner))
 		}
 	}
 	if len(all) != 2 || len(templates) != 1 {
@@ -123,7 +123,7 @@ func TestExampleProvisioners(t *testing.T) {
 		np, _, errs := fromProvisioner(p, template, nodeclass.Legacy{})
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", p.Name, errs.ToAggregate())
-		} else if pool := poolOf(np, classKind); pool.Unready != "" {
+		} else if pool := PoolOf(np, classKind); pool.Unready != "" {
 			t.Error(pool.Unready)
 		}
 	}

@@ -166,7 +166,7 @@ func TestPlannedNodeObject(t *testing.T) {
 	big := &capacity.InstanceType{Name: "big", Capacity: capacity.Resources{corev1.ResourceCPU: 8000, corev1.ResourceMemory: 8 << 30, "nvidia.com/gpu": 1}}
 	small := &capacity.InstanceType{Name: "small", Capacity: capacity.Resources{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 16 << 30}}
 	p := &capacity.PlannedNode{
-		ID: "plan-1", Pool: poolOf(testPool("default"), classKind),
+		ID: "plan-1", Pool: PoolOf(testPool("default"), classKind),
 		Labels:      map[string]string{corev1.LabelArchStable: "arm64", corev1.LabelTopologyZone: "eu-west-1b", "example.com/tier": "gold"},
 		Allocatable: capacity.Resources{corev1.ResourceCPU: 3900, corev1.ResourceMemory: 7 << 30},
 		Offers:      []capacity.NodeOffer{{Type: big}, {Type: small}, {Type: big}},
@@ -207,7 +207,7 @@ func TestPlannedNodeObject(t *testing.T) {
 func TestThePlannedNodeBecomesTheNode(t *testing.T) {
 	c := launchedClaim(t)
 	planned := PlannedNodeObject(&capacity.PlannedNode{
-		Pool:   poolOf(testPool("default"), classKind),
+		Pool:   PoolOf(testPool("default"), classKind),
 		Labels: map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelTopologyZone: "us-west-2a", "example.com/tier": "silver", "karpenter.sh/capacity-type": "spot"},
 	}, "plan-1")
 	node := NodeFor(c, testInstance, nil)

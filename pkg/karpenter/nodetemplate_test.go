@@ -22,7 +22,7 @@ func TestClassOfAWSSettings(t *testing.T) {
 		}
 		return out
 	}
-	fields, inlined := newDrivenFields(t, nodeTemplates), newDrivenFields(t, provisioners)
+	fields, inlined := newDrivenFields(t, NodeTemplates), newDrivenFields(t, Provisioners)
 	for _, tc := range []struct {
 		name         string
 		settings     string
@@ -105,9 +105,9 @@ func TestClassOfAWSSettings(t *testing.T) {
 			}
 			np, nc, errs := fromProvisioner(provisioner(t, byRef+`}`), nodeTemplate(t, tc.settings), tc.options)
 			add(np, nc, errs.ToAggregate())
-			refusedByDefinition(t, nodeTemplates, tc.settings, "")
+			refusedByDefinition(t, NodeTemplates, tc.settings, "")
 			if !tc.templateOnly {
-				refusedByDefinition(t, provisioners, `{provider: `+tc.settings+`}`, "")
+				refusedByDefinition(t, Provisioners, `{provider: `+tc.settings+`}`, "")
 				np, nc, errs = fromProvisioner(provisioner(t, `{provider: `+tc.settings+`}`), nil, tc.options)
 				add(np, nc, errs.ToAggregate())
 			}

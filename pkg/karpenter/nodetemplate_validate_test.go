@@ -9,7 +9,7 @@ import (
 
 func TestInvalidAWSSettings(t *testing.T) {
 	const noGroups = `{subnetSelector: {team: a}, instanceProfile: p`
-	fields, inlined := newDrivenFields(t, nodeTemplates), newDrivenFields(t, provisioners)
+	fields, inlined := newDrivenFields(t, NodeTemplates), newDrivenFields(t, Provisioners)
 	for _, tc := range []struct {
 		name         string
 		settings     string
@@ -79,7 +79,7 @@ func TestInvalidAWSSettings(t *testing.T) {
 			if len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), tc.want) {
 				t.Errorf("a template: refused with %v, want %q", errs, tc.want)
 			}
-			refusedByDefinition(t, nodeTemplates, tc.settings, place("spec"))
+			refusedByDefinition(t, NodeTemplates, tc.settings, place("spec"))
 			if tc.templateOnly {
 				return
 			}
@@ -87,7 +87,7 @@ func TestInvalidAWSSettings(t *testing.T) {
 			if len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), tc.want) || !strings.Contains(errs[0].Error(), "spec.provider.") {
 				t.Errorf("inline: refused with %v, want spec.provider.%s", errs, tc.want)
 			}
-			refusedByDefinition(t, provisioners, `{provider: `+tc.settings+`}`, place("spec.provider"))
+			refusedByDefinition(t, Provisioners, `{provider: `+tc.settings+`}`, place("spec.provider"))
 		})
 	}
 	const anyText = "blockDeviceMappings[]."

@@ -17,7 +17,7 @@ type says struct {
 }
 
 // conflict returns why overlay i can't be applied to a group: another overlay of the same weight sets the same price or resource.
-func (v *overlays) conflict(g *group, i int, said map[*capacity.InstanceType]*says) string {
+func (v *Overlays) conflict(g *group, i int, said map[*capacity.InstanceType]*says) string {
 	o := v.sorted[i]
 	why := ""
 	v.each(g, i, func(t *capacity.InstanceType, h *hit) bool {
@@ -43,7 +43,7 @@ func (v *overlays) conflict(g *group, i int, said map[*capacity.InstanceType]*sa
 }
 
 // claim records that overlay i sets prices and resources of a group's types.
-func (v *overlays) claim(g *group, i int, said map[*capacity.InstanceType]*says) {
+func (v *Overlays) claim(g *group, i int, said map[*capacity.InstanceType]*says) {
 	o := v.sorted[i]
 	v.each(g, i, func(t *capacity.InstanceType, h *hit) bool {
 		own := said[t]
@@ -67,7 +67,7 @@ func (v *overlays) claim(g *group, i int, said map[*capacity.InstanceType]*says)
 }
 
 // each calls f for the types of a group that overlay i applies to, until f returns false.
-func (v *overlays) each(g *group, i int, f func(*capacity.InstanceType, *hit) bool) {
+func (v *Overlays) each(g *group, i int, f func(*capacity.InstanceType, *hit) bool) {
 	if !g.about[i] {
 		return
 	}

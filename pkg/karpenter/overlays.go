@@ -13,13 +13,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// overlays applies NodeOverlays to the instance types of pools.
+// Reasons of a NodeOverlay's ValidationSucceeded condition, as Karpenter names them.
+const (
+	reasonRuntimeValidation = "RuntimeValidation"
+	reasonConflict          = "Conflict"
+)
+
+// Overlays applies NodeOverlays to the instance types of pools.
 //
 //	NodeOverlay -> parsed -> sorted by weight -> accepted, or in conflict with one of the same weight -> types of pools
 //
 // Pools with the same instance types and the same matching overlays form one group, whose types are created once: planners recognize
 // types by the identity of their slice, so a new slice is created only when something in it is new.
-type overlays struct {
+type Overlays struct {
 	mu     sync.Mutex
 	parsed map[string]*parsedOverlay
 	sorted []*overlay // the valid overlays, in the order they are applied
@@ -59,10 +65,11 @@ type group struct {
 	types    []*capacity.InstanceType
 }
 
-func newOverlays() *overlays { return &overlays{parsed: map[string]*parsedOverlay{}} }
+// NewOverlays returns a value without overlays.
+func NewOverlays() *Overlays { return &Overlays{parsed: map[string]*parsedOverlay{}} }
 
-// put adds or replaces an overlay, or removes it when o is nil, and reports whether that may change anything.
-func (v *overlays) put(name string, o *karpv1alpha1.NodeOverlay) bool {
+// Put adds or replaces an overlay, or removes it when o is nil, and reports whether that may change anything.
+func (v *Overlays) Put(name string, o *karpv1alpha1.NodeOverlay) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	have := v.parsed[name]
@@ -72,12 +79,12 @@ func (v *overlays) put(name string, o *karpv1alpha1.NodeOverlay) bool {
 		}
 		delete(v.parsed, name)
 	} else {
-		if have != nil && sameIntent(have.object, o) {
+		if have != nil && SameIntent(have.object, o) {
 			have.object = o
 			return false
 		}
 		one := &parsedOverlay{object: o}
-		if malformed(o) == "" && o.DeletionTimestamp.IsZero() {
+		if Malformed(o) == "" && o.DeletionTimestamp.IsZero() {
 			one.overlay, one.errs = overlayOf(o)
 		}
 		v.parsed[name] = one
@@ -95,26 +102,26 @@ func (v *overlays) put(name string, o *karpv1alpha1.NodeOverlay) bool {
 	return true
 }
 
-// problem returns why an overlay is not applied, with the reason for a condition; both are empty when it is applied.
-func (v *overlays) problem(name string) (reason, message string) {
+// Problem returns why an overlay is not applied, with the reason for a condition; both are empty when it is applied.
+func (v *Overlays) Problem(name string) (reason, message string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	one := v.parsed[name]
 	switch {
 	case one == nil:
 		return "", ""
-	case malformed(one.object) != "":
-		return reasonMalformed, malformed(one.object)
+	case Malformed(one.object) != "":
+		return ReasonMalformed, Malformed(one.object)
 	case len(one.errs) > 0:
-		return reasonRuntimeValidation, joinErrors(one.errs)
+		return reasonRuntimeValidation, JoinErrors(one.errs)
 	case v.refused[name] != "":
 		return reasonConflict, v.refused[name]
 	}
 	return "", ""
 }
 
-// apply sets the pools' types as changed by the overlays. It returns the overlays whose problem has changed.
-func (v *overlays) apply(pools []*capacity.Pool) (changed []string) {
+// Apply sets the pools' types as changed by the overlays. It returns the overlays whose problem has changed.
+func (v *Overlays) Apply(pools []*capacity.Pool) (changed []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := v.groups
@@ -159,7 +166,7 @@ func (v *overlays) apply(pools []*capacity.Pool) (changed []string) {
 	return changed
 }
 
-func (v *overlays) key(p *capacity.Pool) (groupKey, []bool) {
+func (v *Overlays) key(p *capacity.Pool) (groupKey, []bool) {
 	about := make([]bool, len(v.sorted))
 	text := make([]byte, len(v.sorted))
 	for i, o := range v.sorted {
@@ -171,7 +178,7 @@ func (v *overlays) key(p *capacity.Pool) (groupKey, []bool) {
 }
 
 // decide determines which overlays can be applied and applies them to all groups. An overlay is applied to all groups or to none.
-func (v *overlays) decide() (refused map[string]string) {
+func (v *Overlays) decide() (refused map[string]string) {
 	groups := slices.SortedFunc(maps.Values(v.groups), func(a, b *group) int { return cmp.Compare(a.pools[0], b.pools[0]) })
 	v.findHits(groups)
 	refused = map[string]string{}
@@ -209,7 +216,7 @@ func (v *overlays) decide() (refused map[string]string) {
 }
 
 // findHits determines which overlays match which types; it reuses earlier results for types it has seen before.
-func (v *overlays) findHits(groups []*group) {
+func (v *Overlays) findHits(groups []*group) {
 	hits := map[*capacity.InstanceType][]hit{}
 	for _, g := range groups {
 		for _, t := range g.from {
@@ -245,7 +252,7 @@ func hitsOf(overlays []*overlay, t *capacity.InstanceType) (out []hit) {
 }
 
 // typesOf returns a group's types as changed by its accepted overlays; the same slice when no type is changed.
-func (v *overlays) typesOf(g *group) []*capacity.InstanceType {
+func (v *Overlays) typesOf(g *group) []*capacity.InstanceType {
 	out := g.from
 	for i, t := range g.from {
 		changed := g.overlaid(t, v.hits[t])
@@ -303,8 +310,8 @@ func (g *group) overlaid(t *capacity.InstanceType, hits []hit) *capacity.Instanc
 	return out
 }
 
-// typeFor returns an instance type as changed by the overlays of a pool.
-func (v *overlays) typeFor(pool string, t *capacity.InstanceType) *capacity.InstanceType {
+// TypeFor returns an instance type as changed by the overlays of a pool.
+func (v *Overlays) TypeFor(pool string, t *capacity.InstanceType) *capacity.InstanceType {
 	v.mu.Lock()
 	g := v.ofPool[pool]
 	v.mu.Unlock()

@@ -1,9 +1,6 @@
 package karpenter
 
 import (
-	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -11,39 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
-
-// testOverlay returns an overlay with these requirements, each "key operator value,value".
-func testOverlay(name string, terms []string, change ...func(*karpv1alpha1.NodeOverlaySpec)) *karpv1alpha1.NodeOverlay {
-	o := &karpv1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.Time{Time: start}}}
-	o.Spec.Requirements = []karpv1alpha1.NodeSelectorRequirement{}
-	for _, term := range terms {
-		part := strings.Fields(term)
-		r := karpv1alpha1.NodeSelectorRequirement{Key: part[0], Operator: corev1.NodeSelectorOperator(part[1])}
-		if len(part) > 2 {
-			r.Values = strings.Split(part[2], ",")
-		}
-		o.Spec.Requirements = append(o.Spec.Requirements, r)
-	}
-	for _, f := range change {
-		f(&o.Spec)
-	}
-	return o
-}
-
-func price(text string) func(*karpv1alpha1.NodeOverlaySpec) {
-	return func(s *karpv1alpha1.NodeOverlaySpec) { s.Price = &text }
-}
-
-func adjusted(text string) func(*karpv1alpha1.NodeOverlaySpec) {
-	return func(s *karpv1alpha1.NodeOverlaySpec) { s.PriceAdjustment = &text }
-}
 
 func weighing(w int32) func(*karpv1alpha1.NodeOverlaySpec) {
 	return func(s *karpv1alpha1.NodeOverlaySpec) { s.Weight = &w }
@@ -56,54 +24,6 @@ func extra(name, amount string) func(*karpv1alpha1.NodeOverlaySpec) {
 		}
 		s.Capacity[corev1.ResourceName(name)] = resource.MustParse(amount)
 	}
-}
-
-// twoTypes returns m5.large at 0.10 and c5.large at 0.08, spot at a third, in two zones; c5.large has no price in zone b.
-func twoTypes() []*capacity.InstanceType {
-	var out []*capacity.InstanceType
-	for _, t := range []struct {
-		name, family string
-		price        float64
-	}{{"m5.large", "m5", 0.10}, {"c5.large", "c5", 0.08}} {
-		one := &capacity.InstanceType{
-			Name:     t.name,
-			Labels:   map[string]string{corev1.LabelInstanceTypeStable: t.name, corev1.LabelArchStable: "amd64", "karpenter.k8s.aws/instance-family": t.family, "karpenter.k8s.aws/instance-cpu": "2"},
-			Capacity: capacity.Resources{"cpu": 2000, "memory": 8 << 30}, Allocatable: capacity.Resources{"cpu": 1900, "memory": 7 << 30},
-		}
-		for _, zone := range []string{"a", "b"} {
-			p := t.price
-			if t.name == "c5.large" && zone == "b" {
-				p = math.Inf(1)
-			}
-			one.Offers = append(one.Offers,
-				capacity.Offer{Zone: zone, CapacityType: "on-demand", Price: p, Available: true}, capacity.Offer{Zone: zone, CapacityType: "spot", Price: p / 4, Available: true})
-		}
-		out = append(out, one)
-	}
-	return out
-}
-
-// offered returns prices and extra resources of a pool's types: "m5.large a on-demand 0.1, ...; example.com/w=2".
-func offered(p *capacity.Pool) string {
-	var out []string
-	for _, t := range p.Types {
-		var offers []string
-		for _, o := range t.Offers {
-			mark := ""
-			if o.PriceOverlaid {
-				mark = "*"
-			}
-			offers = append(offers, fmt.Sprintf("%s%s %.4g%s", o.Zone, strings.Replace(o.CapacityType, "on-demand", "o", 1), o.Price, mark))
-		}
-		line := t.Name + " " + strings.Join(offers, ", ")
-		for _, name := range slices.Sorted(maps.Keys(t.Capacity)) {
-			if name != "cpu" && name != "memory" {
-				line += fmt.Sprintf("; %s=%d/%d", name, t.Capacity[name], t.Allocatable[name])
-			}
-		}
-		out = append(out, line)
-	}
-	return strings.Join(out, "\n")
 }
 
 func TestOverlaysOnTypes(t *testing.T) {
@@ -216,18 +136,18 @@ func TestOverlaysOnTypes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newOverlays()
+			v := NewOverlays()
 			for _, o := range tc.overlays {
-				v.put(o.Name, o)
+				v.Put(o.Name, o)
 			}
 			from := twoTypes()
 			pool := &capacity.Pool{Name: "default", Labels: map[string]string{"karpenter.sh/nodepool": "default"}, Types: from}
-			v.apply([]*capacity.Pool{pool})
+			v.Apply([]*capacity.Pool{pool})
 			if diff := cmp.Diff(tc.want, offered(pool)); diff != "" {
 				t.Errorf("types (-want +got):\n%s", diff)
 			}
 			for _, o := range tc.overlays {
-				reason, message := v.problem(o.Name)
+				reason, message := v.Problem(o.Name)
 				if got := strings.TrimPrefix(reason+": "+message, ": "); got != tc.problems[o.Name] {
 					t.Errorf("%s: %q, want %q", o.Name, got, tc.problems[o.Name])
 				}
@@ -236,11 +156,11 @@ func TestOverlaysOnTypes(t *testing.T) {
 				t.Errorf("the cloud's own types were changed:\n%s", diff)
 			}
 			for i, typ := range from {
-				if got := v.typeFor("default", typ); !cmp.Equal(got, pool.Types[i]) {
+				if got := v.TypeFor("default", typ); !cmp.Equal(got, pool.Types[i]) {
 					t.Errorf("asked for alone %s is %v", typ.Name, got)
 				}
 			}
-			if got := v.typeFor("", from[0]); got != from[0] {
+			if got := v.TypeFor("", from[0]); got != from[0] {
 				t.Error("a claim of no pool has overlays")
 			}
 		})
@@ -248,13 +168,13 @@ func TestOverlaysOnTypes(t *testing.T) {
 }
 
 func TestOverlaysOfPools(t *testing.T) {
-	v := newOverlays()
+	v := NewOverlays()
 	for _, o := range []*karpv1alpha1.NodeOverlay{
 		testOverlay("by-name", []string{"karpenter.sh/nodepool In one"}, price("1")),
 		testOverlay("by-label", []string{"team In b", "node.kubernetes.io/instance-type In m5.large"}, price("2")),
 		testOverlay("all", []string{"node.kubernetes.io/instance-type In m5.large", "nobody DoesNotExist"}, extra("example.com/w", "1")),
 	} {
-		v.put(o.Name, o)
+		v.Put(o.Name, o)
 	}
 	pools := func() (*capacity.Pool, *capacity.Pool, *capacity.Pool) {
 		shared := twoTypes()
@@ -264,7 +184,7 @@ func TestOverlaysOfPools(t *testing.T) {
 		return pool("one", "a"), pool("two", "b"), pool("three", "b")
 	}
 	one, two, three := pools()
-	v.apply([]*capacity.Pool{one, two, three, {Name: "unready", Unready: "no class"}})
+	v.Apply([]*capacity.Pool{one, two, three, {Name: "unready", Unready: "no class"}})
 	for p, want := range map[*capacity.Pool]string{
 		one:   "m5.large ao 1*, aspot 1*, bo 1*, bspot 1*; example.com/w=1/1\nc5.large ao 1*, aspot 1*, bo +Inf, bspot +Inf",
 		two:   "m5.large ao 2*, aspot 2*, bo 2*, bspot 2*; example.com/w=1/1\nc5.large ao 0.08, aspot 0.02, bo +Inf, bspot +Inf",
@@ -281,18 +201,18 @@ func TestOverlaysOfPools(t *testing.T) {
 
 // Planners recognize types by the identity of their slice: it changes when a type in it changes, and at no other time.
 func TestOverlaidTypesKeepTheirIdentity(t *testing.T) {
-	v := newOverlays()
+	v := NewOverlays()
 	from := twoTypes()
 	apply := func() []*capacity.InstanceType {
 		p := &capacity.Pool{Name: "default", Types: from, Labels: map[string]string{}}
-		v.apply([]*capacity.Pool{p})
+		v.Apply([]*capacity.Pool{p})
 		return p.Types
 	}
 	if got := apply(); &got[0] != &from[0] {
 		t.Error("without overlays the types are not the cloud's own")
 	}
 	o := testOverlay("o", []string{"node.kubernetes.io/instance-type In m5.large"}, price("1"))
-	v.put("o", o)
+	v.Put("o", o)
 	first := apply()
 	if again := apply(); &again[0] != &first[0] {
 		t.Error("the types changed although nothing did")
@@ -303,7 +223,7 @@ func TestOverlaidTypesKeepTheirIdentity(t *testing.T) {
 	// A write to its status comes back as a change of the object.
 	o = o.DeepCopy()
 	o.ResourceVersion = "2"
-	if v.put("o", o) {
+	if v.Put("o", o) {
 		t.Error("a change of the status counts as a change")
 	}
 	if again := apply(); &again[0] != &first[0] {
@@ -317,12 +237,12 @@ func TestOverlaidTypesKeepTheirIdentity(t *testing.T) {
 		t.Error("the types did not change with the cloud's")
 	}
 	// An overlay for another pool.
-	v.put("p", testOverlay("p", []string{"karpenter.sh/nodepool In another"}, price("1")))
+	v.Put("p", testOverlay("p", []string{"karpenter.sh/nodepool In another"}, price("1")))
 	if again := apply(); offered(&capacity.Pool{Types: again}) != offered(&capacity.Pool{Types: moved}) {
 		t.Error("an overlay of another pool changed something")
 	}
-	v.put("o", nil)
-	v.put("p", nil)
+	v.Put("o", nil)
+	v.Put("p", nil)
 	if again := apply(); &again[0] != &from[0] {
 		t.Error("without overlays the types are not the cloud's own again")
 	}
@@ -361,11 +281,11 @@ func TestInvalidOverlays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs := overlayOf(tc.overlay)
-			if got := joinErrors(errs); got != tc.want {
+			if got := JoinErrors(errs); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 			if tc.want == "" {
-				tc.overlay.SetGroupVersionKind(nodeOverlays.GroupVersionKind)
+				tc.overlay.SetGroupVersionKind(NodeOverlays.GroupVersionKind)
 				if err := acceptable(tc.overlay, ""); err != nil {
 					t.Errorf("we take what the definition refuses: %v", err)
 				}
@@ -374,53 +294,5 @@ func TestInvalidOverlays(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Conditions follow the types that overlays apply to, even when nothing is planned.
-func TestOverlayConditions(t *testing.T) {
-	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"),
-		testOverlay("a", nil, price("1")), testOverlay("b", []string{"node.kubernetes.io/instance-type In m5.large"}, price("2")), testOverlay("wrong", []string{"team Near a"}, price("1"))))
-	all := twoTypes()
-	var asked []*capacity.InstanceType
-	w.SetTypes(func(string) ([]*capacity.InstanceType, string) { return asked, "" })
-	asked = all[1:] // no m5.large
-	planned := make(chan struct{}, 100)
-	w.OnPool(func() { planned <- struct{}{} })
-	w.leading()
-	is := func(name, want string) {
-		t.Helper()
-		w.eventually(name+" is "+want, func() bool {
-			w.clock.Step(countDelay)
-			o := &karpv1alpha1.NodeOverlay{}
-			got := map[string]string{}
-			if w.api.Get(w.ctx, client.ObjectKey{Name: name}, o) == nil {
-				got = conditions(o)
-			}
-			return got["ValidationSucceeded"] == want && strings.HasPrefix(got["Ready"], strings.Fields(want)[0])
-		})
-	}
-	is("a", "True")
-	is("b", "True")
-	is("wrong", `False RuntimeValidation: spec.requirements[0].operator: Unsupported value: "Near": supported values: "DoesNotExist", "Exists", "Gt", "Gte", "In", "Lt", "Lte", "NotIn"`)
-
-	// The conflict ends with its cause.
-	o := &karpv1alpha1.NodeOverlay{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
-	w.update(o, func() { o.Spec.Requirements = []karpv1alpha1.NodeSelectorRequirement{} })
-	is("a", "False Conflict: conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")
-	w.hears("Warning Conflict conflicts with NodeOverlay b, which has the same weight, over the price of c5.large in pool default")
-	for len(planned) > 0 {
-		<-planned
-	}
-	if err := w.api.Delete(w.ctx, o); err != nil {
-		t.Fatal(err)
-	}
-	is("a", "True")
-	w.eventually("planners are told of an overlay that went", func() bool { return len(planned) > 0 })
-	if got := offered(w.Pools(w.types)[0]); got != "c5.large ao 1*, aspot 1*, bo +Inf, bspot +Inf" {
-		t.Errorf("types: %s", got)
-	}
-	if got := w.Overlaid("default", all[1]).Offers[0].Price; got != 1 {
-		t.Errorf("asked for alone, the price is %v", got)
 	}
 }

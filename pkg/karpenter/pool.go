@@ -1,9 +1,12 @@
 package karpenter
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/awslabs/operatorpkg/status"
@@ -13,11 +16,12 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// poolOf converts a NodePool to a capacity.Pool, without Used and Types. Unready names all problems in the object itself that prevent
+// PoolOf converts a NodePool to a capacity.Pool, without Used and Types. Unready names all problems in the object itself that prevent
 // its use.
-func poolOf(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
+func PoolOf(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
 	template := &np.Spec.Template
 	p := &capacity.Pool{
 		Name:          np.Name,
@@ -33,14 +37,14 @@ func poolOf(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
 	if len(np.Spec.Limits) > 0 {
 		p.Limits = capacity.ResourcesOf(corev1.ResourceList(np.Spec.Limits))
 	}
-	if p.Unready = poolProblem(np, class); p.Unready != "" {
+	if p.Unready = PoolProblem(np, class); p.Unready != "" {
 		return p
 	}
 	p.MaxDollars, _ = maxDollars(np) // validation has accepted it
 	var err error
 	if p.Requirements, err = poolRequirements(template.Spec.Requirements, p.Labels); err != nil {
 		// Validation has accepted them, so this is a requirement that capacity's operators can't express.
-		p.Unready = fmt.Sprintf("%s: spec.template.spec.requirements: %v", called(np), err)
+		p.Unready = fmt.Sprintf("%s: spec.template.spec.requirements: %v", NameForUser(np), err)
 		return p
 	}
 	for key, value := range customLabels(template.Spec.Requirements, p.Labels) {
@@ -51,16 +55,16 @@ func poolOf(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
 	return p
 }
 
-// poolProblem returns why the pool can't be used, as far as the object itself tells; empty when it can.
-func poolProblem(np *karpv1.NodePool, class schema.GroupKind) string {
+// PoolProblem returns why the pool can't be used, as far as the object itself tells; empty when it can.
+func PoolProblem(np *karpv1.NodePool, class schema.GroupKind) string {
 	switch {
-	case malformed(np) != "":
-		return fmt.Sprintf("%s: %s", called(np), malformed(np))
+	case Malformed(np) != "":
+		return fmt.Sprintf("%s: %s", NameForUser(np), Malformed(np))
 	case !np.DeletionTimestamp.IsZero():
-		return called(np) + " is being deleted"
+		return NameForUser(np) + " is being deleted"
 	}
-	if errs := validatePool(np, class); len(errs) > 0 {
-		return fmt.Sprintf("%s: %s", called(np), joinErrors(errs))
+	if errs := ValidatePool(np, class); len(errs) > 0 {
+		return fmt.Sprintf("%s: %s", NameForUser(np), JoinErrors(errs))
 	}
 	return ""
 }
@@ -91,29 +95,13 @@ func requirement(from *karpv1.NodeSelectorRequirementWithMinValues) (capacity.Re
 	return r, nil
 }
 
-// nodeClassProblem returns why the node class of a pool can't be used, as far as the API objects tell. nc is nil when there is none.
-func nodeClassProblem(pool, kind, name string, nc status.Object) string {
-	switch {
-	case nc == nil:
-		return fmt.Sprintf("NodePool %s: spec.template.spec.nodeClassRef.name: there is no %s %s", pool, kind, name)
-	case malformed(nc) != "":
-		return fmt.Sprintf("%s %s: %s", kind, name, malformed(nc))
-	case !nc.GetDeletionTimestamp().IsZero():
-		return fmt.Sprintf("%s %s is being deleted", kind, name)
-	}
-	if c := foreignNotReady(nc); c != nil {
-		return notReadyText(kind, name, c)
-	}
-	return ""
-}
-
-// withTypes returns copies of pools with the instance types that their classes can run, in the order in which pools are tried.
-func withTypes(pools []*capacity.Pool, kind string, class func(name string) status.Object, types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+// WithTypes returns copies of pools with the instance types that their classes can run, in the order in which pools are tried.
+func WithTypes(pools []*capacity.Pool, kind string, class func(name string) status.Object, types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
 	out := make([]*capacity.Pool, 0, len(pools))
 	for _, one := range pools {
 		p := *one
 		if p.Unready == "" {
-			p.Unready = nodeClassProblem(p.Name, kind, p.NodeClass, class(p.NodeClass))
+			p.Unready = NodeClassProblem(p.Name, kind, p.NodeClass, class(p.NodeClass))
 		}
 		if p.Unready == "" {
 			p.Types, p.Unready = types(p.NodeClass)
@@ -130,4 +118,17 @@ func byWeight(a, b *capacity.Pool) int {
 		return int(b.Weight) - int(a.Weight)
 	}
 	return strings.Compare(a.Name, b.Name)
+}
+
+// maxDollars returns how much the pool's nodes may cost in dollars per hour; 0 means any amount.
+func maxDollars(np *karpv1.NodePool) (float64, error) {
+	text, said := np.Annotations[objects.AnnotationMaxDollarsPerHour]
+	if !said {
+		return 0, nil
+	}
+	most, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(most > 0) || math.IsInf(most, 0) {
+		return 0, errors.New("must be an amount of dollars above zero, like \"12.50\"")
+	}
+	return most, nil
 }

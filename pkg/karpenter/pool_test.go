@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +18,7 @@ import (
 )
 
 func TestPoolOf(t *testing.T) {
-	got := poolOf(testPool("default"), classKind)
+	got := PoolOf(testPool("default"), classKind)
 	want := &capacity.Pool{
 		Name: "default", Weight: 7, NodeClass: "default",
 		Labels:        map[string]string{"team": "a", "karpenter.sh/nodepool": "default", "karpenter.k8s.aws/ec2nodeclass": "default"},
@@ -108,7 +107,7 @@ func TestASingleValueOfAUsersOwnKeyIsALabelOfEveryNode(t *testing.T) {
 		}
 	})
 	want := map[string]string{"team": "a", "example.com/only": "x", "karpenter.sh/nodepool": "p", "karpenter.k8s.aws/ec2nodeclass": "default"}
-	if diff := cmp.Diff(want, poolOf(np, classKind).Labels); diff != "" {
+	if diff := cmp.Diff(want, PoolOf(np, classKind).Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
@@ -214,7 +213,7 @@ func TestInvalidPools(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			np := testPool("default", tc.change)
-			p := poolOf(np, classKind)
+			p := PoolOf(np, classKind)
 			if !strings.Contains(p.Unready, "NodePool default: ") || !strings.Contains(p.Unready, tc.want) {
 				t.Errorf("unready %q, want object and field %q in it", p.Unready, tc.want)
 			}
@@ -224,7 +223,7 @@ func TestInvalidPools(t *testing.T) {
 		})
 	}
 	t.Run("a name that no label can hold", func(t *testing.T) {
-		if p := poolOf(testPool(strings.Repeat("a", 64)), classKind); !strings.Contains(p.Unready, "metadata.name: Invalid value") {
+		if p := PoolOf(testPool(strings.Repeat("a", 64)), classKind); !strings.Contains(p.Unready, "metadata.name: Invalid value") {
 			t.Errorf("unready %q", p.Unready)
 		}
 	})
@@ -237,7 +236,7 @@ func TestInvalidPools(t *testing.T) {
 						np.Spec.Template.Spec.Taints = []corev1.Taint{{Key: key, Value: value, Effect: "NoSchedule"}}
 						np.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: key, Operator: op, Values: []string{value}}}
 					})
-					if theirs := np.RuntimeValidate(context.Background()); theirs != nil && poolProblem(np, classKind) == "" {
+					if theirs := np.RuntimeValidate(context.Background()); theirs != nil && PoolProblem(np, classKind) == "" {
 						t.Errorf("%q %q %q is refused by Karpenter (%v) and not by us", key, op, value, theirs)
 					}
 				}
@@ -257,55 +256,9 @@ func TestPoolThatIsNotUsedNow(t *testing.T) {
 		}, "NodePool p: spec.x: bad"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := poolOf(testPool("p", tc.change), classKind).Unready; !strings.Contains(got, tc.want) {
+			if got := PoolOf(testPool("p", tc.change), classKind).Unready; !strings.Contains(got, tc.want) {
 				t.Errorf("unready %q, want %q", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestPoolsOfAStore(t *testing.T) {
-	class := func(name string) func(*karpv1.NodePool) {
-		return func(np *karpv1.NodePool) { np.Spec.Template.Spec.NodeClassRef.Name = name }
-	}
-	weight := func(n int32) func(*karpv1.NodePool) {
-		return func(np *karpv1.NodePool) { np.Spec.Weight = &n }
-	}
-	none := func(np *karpv1.NodePool) { np.Spec.Weight = nil }
-	w := newWorld(t, newFakeAPI(
-		testPool("b", none), testPool("a", none), testPool("heavy", weight(100)), testPool("light", weight(1)),
-		testPool("classless", none, class("nowhere")), testPool("unresolved", none, class("slow")),
-		testPool("leaving", none, class("leaving")), testPool("invalid", none, func(np *karpv1.NodePool) { np.Spec.Limits["cpu"] = resource.MustParse("-1") }),
-		testClass("default"), testClass("slow"),
-		testClass("leaving", func(nc *ec2nc.EC2NodeClass) {
-			nc.DeletionTimestamp, nc.Finalizers = &metav1.Time{Time: start}, []string{"karpenter.k8s.aws/termination"}
-		}),
-	)).ready()
-	types := []*capacity.InstanceType{{Name: "m5.large"}}
-	got := map[string]string{}
-	var order []string
-	for _, p := range w.Pools(func(class string) ([]*capacity.InstanceType, string) {
-		if class == "slow" {
-			return nil, "EC2NodeClass slow: spec.subnetSelectorTerms matches nothing"
-		}
-		return types, ""
-	}) {
-		order = append(order, p.Name)
-		got[p.Name] = p.Unready
-		if (p.Unready == "") != (len(p.Types) == 1) {
-			t.Errorf("pool %s: unready %q with %d types", p.Name, p.Unready, len(p.Types))
-		}
-	}
-	if diff := cmp.Diff([]string{"heavy", "light", "a", "b", "classless", "invalid", "leaving", "unresolved"}, order); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{
-		"heavy": "", "light": "", "a": "", "b": "",
-		"classless":  "NodePool classless: spec.template.spec.nodeClassRef.name: there is no EC2NodeClass nowhere",
-		"leaving":    "EC2NodeClass leaving is being deleted",
-		"unresolved": "EC2NodeClass slow: spec.subnetSelectorTerms matches nothing",
-		"invalid":    `NodePool invalid: spec.limits[cpu]: Invalid value: "-1": must not be negative`,
-	}, got); diff != "" {
-		t.Errorf("unready (-want +got):\n%s", diff)
 	}
 }

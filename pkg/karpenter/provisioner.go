@@ -51,7 +51,7 @@ type LegacyCloud interface {
 //	limits.resources, weight                                    limits, weight
 //	provider or providerRef, kubeletConfiguration               the class (LegacyCloud)
 func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, cloud LegacyCloud) (pool *karpv1.NodePool, class status.Object, errs field.ErrorList) {
-	if reason := malformed(p); reason != "" {
+	if reason := Malformed(p); reason != "" {
 		return nil, nil, field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, reason)}
 	}
 	if errs := validateProvisioner(p, cloud); len(errs) > 0 {
@@ -68,7 +68,7 @@ func FromProvisioner(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, cl
 	kind := class.GetObjectKind().GroupVersionKind()
 	spec := &p.Spec
 	pool = &karpv1.NodePool{
-		TypeMeta: metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: nodePools.Kind},
+		TypeMeta: metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: NodePools.Kind},
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
 			Labels:      maps.Clone(p.Labels),
@@ -167,14 +167,14 @@ func validateSettings(p *legacy.Provisioner, template *legacy.AWSNodeTemplate, c
 	if template == nil {
 		return field.ErrorList{field.Invalid(at, ref.Name, "there is no such AWSNodeTemplate")}
 	}
-	problem := malformed(template)
+	problem := Malformed(template)
 	switch {
 	case problem != "":
 	case !template.DeletionTimestamp.IsZero():
 		problem = "it is being deleted"
 	default:
 		if errs := cloud.ValidateTemplate(template); len(errs) > 0 {
-			problem = joinErrors(errs)
+			problem = JoinErrors(errs)
 		}
 	}
 	if problem != "" {

@@ -25,14 +25,14 @@ func FuzzProvisioner(f *testing.F) {
 			`{launchTemplate: x, subnetSelector: {aws-ids: "subnet-1,subnet-2"}}`,
 			settled + `, blockDeviceMappings: [{deviceName: a, ebs: {volumeSize: 10Gi}}], tags: {a: b}, metadataOptions: {httpTokens: optional}}`,
 		} {
-			raw := func(k kind, spec string) string {
+			raw := func(k CustomKind, spec string) string {
 				text, err := asUnstructured(f, k, manifest(f, k, "x", spec)).MarshalJSON()
 				if err != nil {
 					f.Fatal(err)
 				}
 				return string(text)
 			}
-			f.Add(raw(provisioners, spec), raw(nodeTemplates, settings))
+			f.Add(raw(Provisioners, spec), raw(NodeTemplates, settings))
 		}
 	}
 	f.Fuzz(func(t *testing.T, one, other string) {
@@ -40,8 +40,8 @@ func FuzzProvisioner(f *testing.F) {
 		if u.UnmarshalJSON([]byte(one)) != nil || v.UnmarshalJSON([]byte(other)) != nil {
 			return
 		}
-		p, isProvisioner := decode(u, provisioners.fresh).(*legacy.Provisioner)
-		template, isTemplate := decode(v, nodeTemplates.fresh).(*legacy.AWSNodeTemplate)
+		p, isProvisioner := Decode(u, Provisioners.New).(*legacy.Provisioner)
+		template, isTemplate := Decode(v, NodeTemplates.New).(*legacy.AWSNodeTemplate)
 		if !isProvisioner || !isTemplate || strings.Contains(p.Name, derivedMark) {
 			return
 		}
@@ -49,10 +49,10 @@ func FuzzProvisioner(f *testing.F) {
 		if len(errs) > 0 {
 			return
 		}
-		if errs := validatePool(np, classKind); len(errs) > 0 {
+		if errs := ValidatePool(np, classKind); len(errs) > 0 {
 			t.Fatalf("it makes a pool that is refused: %v", errs.ToAggregate())
 		}
-		if pool := poolOf(np, classKind); pool.Unready != "" {
+		if pool := PoolOf(np, classKind); pool.Unready != "" {
 			t.Fatalf("it makes a pool that can't be used: %s", pool.Unready)
 		}
 		if len(nc.Spec.SubnetSelectorTerms) == 0 || len(nc.Spec.SubnetSelectorTerms) > maxTerms {

@@ -6,7 +6,6 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,29 +20,22 @@ import (
 )
 
 // manifest returns an object as the watch delivers it: spec is YAML, numbers are as the API server sends them.
-func manifest(t testing.TB, k kind, name, spec string) client.Object {
+func manifest(t testing.TB, k CustomKind, name, spec string) client.Object {
 	t.Helper()
 	u := fromYAML(t, "apiVersion: "+k.GroupVersion().String()+"\nkind: "+k.Kind+"\nmetadata: {}\nspec: "+spec)
 	u.SetName(name)
 	u.SetUID(types.UID("uid-of-" + k.Kind + "-" + name))
 	u.SetGeneration(1)
 	u.SetCreationTimestamp(metav1.Time{Time: start})
-	return decode(u, k.fresh)
+	return Decode(u, k.New)
 }
 
-// The smallest valid specs.
-const (
-	inline  = `{provider: {subnetSelector: {team: a}, securityGroupSelector: {team: a}, instanceProfile: p}`
-	byRef   = `{providerRef: {name: t}`
-	settled = `{subnetSelector: {team: a}, securityGroupSelector: {team: a}, instanceProfile: p`
-)
-
 func provisioner(t testing.TB, spec string) *legacy.Provisioner {
-	return manifest(t, provisioners, "old", spec).(*legacy.Provisioner)
+	return manifest(t, Provisioners, "old", spec).(*legacy.Provisioner)
 }
 
 func nodeTemplate(t testing.TB, spec string) *legacy.AWSNodeTemplate {
-	return manifest(t, nodeTemplates, "t", spec).(*legacy.AWSNodeTemplate)
+	return manifest(t, NodeTemplates, "t", spec).(*legacy.AWSNodeTemplate)
 }
 
 // The defaults that Karpenter wrote into a Provisioner.
@@ -106,7 +98,7 @@ func TestFromProvisioner(t *testing.T) {
 	instead := func(rs ...karpv1.NodeSelectorRequirementWithMinValues) change {
 		return func(np *karpv1.NodePool, _ *ec2nc.EC2NodeClass) { template(np).Requirements = rs }
 	}
-	fields := newDrivenFields(t, provisioners)
+	fields := newDrivenFields(t, Provisioners)
 	for _, tc := range []struct {
 		name string
 		spec string
@@ -200,23 +192,13 @@ func TestFromProvisioner(t *testing.T) {
 			}
 			same(t, "pool", np, gotPool)
 			same(t, "class", nc, gotClass)
-			if errs := validatePool(gotPool, classKind); len(errs) > 0 {
+			if errs := ValidatePool(gotPool, classKind); len(errs) > 0 {
 				t.Errorf("the pool is refused: %v", errs.ToAggregate())
 			}
-			refusedByDefinition(t, provisioners, tc.spec, "")
+			refusedByDefinition(t, Provisioners, tc.spec, "")
 		})
 	}
 	fields.all("", "provider.") // TestClassOfAWSSettings covers the rest
-}
-
-func same(t testing.TB, what string, want, got any) {
-	t.Helper()
-	asText := cmp.Transformer("text", func(q resource.Quantity) string { return q.String() })
-	// Compare durations by value, not by how they are written.
-	value := cmp.Transformer("value", func(d karpv1.NillableDuration) *time.Duration { return d.Duration })
-	if diff := cmp.Diff(want, got, asText, value, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
 }
 
 // Pods can select a Provisioner's pool by the labels of both API generations.
@@ -225,7 +207,7 @@ func TestProvisionerPoolLabels(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	p := poolOf(np, classKind)
+	p := PoolOf(np, classKind)
 	if p.Unready != "" {
 		t.Fatal(p.Unready)
 	}
@@ -243,11 +225,11 @@ func TestProvisionerPoolLabels(t *testing.T) {
 	}
 	// An API server accepts the claim, and the claim belongs to the Provisioner.
 	np.UID = "uid"
-	nc, err := nodeClaimOf(testClaim("provisioner-old-x", func(c *capacity.Claim) { c.Pool = np.Name; c.Labels = nil }), np, &batches{})
+	nc, err := NodeClaimOf(testClaim("provisioner-old-x", func(c *capacity.Claim) { c.Pool = np.Name; c.Labels = nil }), np, &Batches{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc.SetGroupVersionKind(nodeClaims.GroupVersionKind)
+	nc.SetGroupVersionKind(NodeClaims.GroupVersionKind)
 	if err := acceptable(nc, ""); err != nil {
 		t.Error(err)
 	}
@@ -270,14 +252,14 @@ func TestDerivedNames(t *testing.T) {
 		long + "x": PoolOfProvisioner(long + "x"),
 	} {
 		got := PoolOfProvisioner(in)
-		if got != want || len(got) > 63 || !derived(got) {
+		if got != want || len(got) > 63 || !Derived(got) {
 			t.Errorf("%q is called %q, want %q", in, got, want)
 		}
 	}
 	if a, b := PoolOfProvisioner(long), PoolOfProvisioner(long+"x"); a == b {
 		t.Errorf("two long names share %q", a)
 	}
-	if PoolOfProvisioner("x") == PoolOfArgs("x") || derived("an-object.of-the-api") {
+	if PoolOfProvisioner("x") == PoolOfArgs("x") || Derived("an-object.of-the-api") {
 		t.Error("names of different sources can't be told apart")
 	}
 }

@@ -15,7 +15,7 @@ import (
 // Each case is refused by FromProvisioner, naming the field; most of them are also refused by the definition, which names the field,
 // too, or its parent if a rule covers several fields.
 func TestInvalidProvisioners(t *testing.T) {
-	fields := newDrivenFields(t, provisioners)
+	fields := newDrivenFields(t, Provisioners)
 	for _, tc := range []struct {
 		name string
 		spec string
@@ -97,7 +97,7 @@ func TestInvalidProvisioners(t *testing.T) {
 			if got := errs.ToAggregate().Error(); !strings.Contains(got, tc.want) {
 				t.Errorf("refused with %q, want %q", got, tc.want)
 			}
-			refusedByDefinition(t, provisioners, tc.spec, tc.api)
+			refusedByDefinition(t, Provisioners, tc.spec, tc.api)
 		})
 	}
 	fields.all("", "provider." /* TestInvalidAWSSettings */, "providerRef.apiVersion" /* its kind counts */)
@@ -112,7 +112,7 @@ var manyRequirements = func() string {
 }()
 
 // refusedByDefinition checks that the definition refuses the spec in this field and in no other; if at is empty, in none.
-func refusedByDefinition(t *testing.T, k kind, spec, at string) {
+func refusedByDefinition(t *testing.T, k CustomKind, spec, at string) {
 	t.Helper()
 	u := fromYAML(t, "apiVersion: "+k.GroupVersion().String()+"\nkind: "+k.Kind+"\nmetadata: {name: x}\nspec: "+spec)
 	errs, unknown := refusedBy(t, u)
@@ -137,7 +137,7 @@ func TestProvisionerThatCannotBeRead(t *testing.T) {
 		"apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner", "metadata": map[string]any{"name": "old"},
 		"spec": map[string]any{"ttlSecondsAfterEmpty": "30"},
 	}}
-	_, _, errs := fromProvisioner(decode(u, provisioners.fresh).(*legacy.Provisioner), nil, nodeclass.Legacy{})
+	_, _, errs := fromProvisioner(Decode(u, Provisioners.New).(*legacy.Provisioner), nil, nodeclass.Legacy{})
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "spec.ttlSecondsAfterEmpty: ") {
 		t.Errorf("refused with %v", errs)
 	}

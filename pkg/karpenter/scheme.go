@@ -21,8 +21,6 @@ var (
 
 	provisionerVersion = schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha5"}
 	templateVersion    = schema.GroupVersion{Group: "karpenter.k8s.aws", Version: "v1alpha1"}
-
-	bufferVersion = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}
 )
 
 // Scheme returns a new scheme with Kubernetes' own types, CustomResourceDefinitions, Karpenter's types and a cloud's node classes. Importing the API packages

@@ -57,10 +57,10 @@ func (h *StaticObjects) NodePools() []*karpv1.NodePool {
 // Problems returns an error for each overlay that is invalid, naming the field.
 func (h *StaticObjects) Problems() []error {
 	var out []error
-	overlaid := newOverlays()
+	overlaid := NewOverlays()
 	for _, o := range h.Overlays {
-		overlaid.put(o.Name, o)
-		if _, why := overlaid.problem(o.Name); why != "" {
+		overlaid.Put(o.Name, o)
+		if _, why := overlaid.Problem(o.Name); why != "" {
 			out = append(out, fmt.Errorf("NodeOverlay %s: %s", o.Name, why))
 		}
 	}
@@ -69,23 +69,22 @@ func (h *StaticObjects) Problems() []error {
 
 // Capacity returns the pools as Store.Pools does, and a note for each overlay that is not applied because it conflicts with another.
 func (h *StaticObjects) Capacity(types func(nodeClass string) ([]*capacity.InstanceType, string)) (pools []*capacity.Pool, notes []string) {
-	used, made, overlaid := newUsage(), newSources(h.NodeClass), newOverlays()
-	made.profiles = h.Profiles
+	used, overlaid := NewUsage(), NewOverlays()
 	for _, c := range h.Claims {
-		used.set(c, false)
+		used.Set(c, false)
 	}
 	for _, np := range h.NodePools() {
-		p := made.poolFor(np)
-		p.Used = maps.Clone(used.takes(np.Name))
+		p := Profiles(h.Profiles).PoolFor(np, h.NodeClass.GroupKind())
+		p.Used = maps.Clone(used.Takes(np.Name))
 		pools = append(pools, p)
 	}
-	pools = withTypes(pools, h.NodeClass.Kind, h.Class, types)
+	pools = WithTypes(pools, h.NodeClass.Kind, h.Class, types)
 	for _, o := range h.Overlays {
-		overlaid.put(o.Name, o)
+		overlaid.Put(o.Name, o)
 	}
-	overlaid.apply(pools)
+	overlaid.Apply(pools)
 	for _, o := range slices.SortedFunc(slices.Values(h.Overlays), func(a, b *karpv1alpha1.NodeOverlay) int { return cmp.Compare(a.Name, b.Name) }) {
-		if _, why := overlaid.problem(o.Name); why != "" {
+		if _, why := overlaid.Problem(o.Name); why != "" {
 			notes = append(notes, fmt.Sprintf("NodeOverlay %s is not applied: it %s", o.Name, why))
 		}
 	}

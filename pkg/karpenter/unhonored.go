@@ -38,16 +38,16 @@ func forbids(np *karpv1.NodePool, reason karpv1.DisruptionReason) bool {
 	})
 }
 
-// unhonoredBy returns which fields of np have no effect: lost are fields whose user loses something, each with what happens instead;
+// UnhonoredBy returns which fields of np have no effect: lost are fields whose user loses something, each with what happens instead;
 // idle are fields whose missing effect does no harm, each with the reason. Both are empty if there are none.
-func unhonoredBy(np *karpv1.NodePool) (lost, idle string) {
+func UnhonoredBy(np *karpv1.NodePool) (lost, idle string) {
 	var out, more []string
 	for _, f := range unhonoredFields {
 		if f.used(np) {
 			out = append(out, f.field+" ("+f.instead+")")
 		}
 	}
-	if derived(np.Name) {
+	if Derived(np.Name) {
 		if setting := np.Annotations[objects.AnnotationUnhonored]; setting != "" {
 			more = append(more, setting)
 		}

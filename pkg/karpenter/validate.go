@@ -38,10 +38,10 @@ var (
 	budgetNodes = regexp.MustCompile(`^((100|[0-9]{1,2})%|[0-9]+)$`)
 )
 
-// validatePool returns an error with the path for each invalid field of a NodePool. It is at least as strict as Karpenter's own
+// ValidatePool returns an error with the path for each invalid field of a NodePool. It is at least as strict as Karpenter's own
 // runtime validation, and refuses what the API server would refuse on the Node later, for example an empty taint effect. class is the
 // only kind of node class that it may refer to.
-func validatePool(np *karpv1.NodePool, class schema.GroupKind) field.ErrorList {
+func ValidatePool(np *karpv1.NodePool, class schema.GroupKind) field.ErrorList {
 	spec := field.NewPath("spec")
 	template := spec.Child("template")
 	errs := validateLabels(np.Spec.Template.Labels, template.Child("metadata", "labels"))
@@ -253,8 +253,8 @@ func validateDisruption(d *karpv1.Disruption, at *field.Path) (errs field.ErrorL
 	return errs
 }
 
-// joinErrors returns a message short enough for a condition: the first five errors and how many more there are.
-func joinErrors(errs field.ErrorList) string {
+// JoinErrors returns a message short enough for a condition: the first five errors and how many more there are.
+func JoinErrors(errs field.ErrorList) string {
 	const most = 5
 	var out []string
 	for _, err := range errs[:min(most, len(errs))] {

@@ -11,8 +11,8 @@ import (
 
 // hash changes when nodes of the class would come out different in a way that only a new node can have. It leaves out the selectors,
 // because drift compares what they select, and the number of address prefixes, which doesn't concern running nodes. The AMI family
-// counts by its effective value, whether it is named or follows from the alias. clusterCA is the certificate with which nodes verify the API server; it doesn't count for family Custom, whose user
-// data is not ours.
+// counts by its effective value, whether it is named or follows from the alias. clusterCA is the certificate with which nodes verify the
+// API server; it doesn't count for family Custom, whose user data is not ours.
 func hash(o status.Object, clusterCA string) string {
 	spec := o.(*ec2nc.EC2NodeClass).Spec.DeepCopy()
 	family := amiFamily(spec)

@@ -1,0 +1,68 @@
+package store
+
+import (
+	"context"
+
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+)
+
+const (
+	reasonHeldBack = "HeldBack"
+	reasonResumed  = "Resumed"
+)
+
+// heldBack reports whether writes are paused now, and records an event with the reason if the object is a NodePool.
+func (p *poolStatus) heldBack(k statusKey) bool {
+	why := p.hold()
+	if np := p.poolObject(k.name); np != nil && k.kind == karpenter.NodePools.Kind {
+		p.tellHeld(np, why)
+	}
+	return why != ""
+}
+
+// tellHeld records one event on a NodePool when writes are paused, with the reason, and one when they resume.
+func (p *poolStatus) tellHeld(np *karpv1.NodePool, why string) {
+	if why == karpenter.UnreadLeases {
+		return // lasts only a moment at start
+	}
+	before, told := p.told.Swap(np.UID, why)
+	switch {
+	case told && before == why:
+	case why != "":
+		p.recorder.Eventf(np, nil, corev1.EventTypeWarning, reasonHeldBack, "Launch", "%s", shorten(why))
+	case told:
+		p.recorder.Eventf(np, nil, corev1.EventTypeNormal, reasonResumed, "Launch", "Resumed: nodes are launched and terminated again")
+	}
+}
+
+// later keeps the status that a class was resolved to until it may be written.
+func (s *Store) later(of status.Object) {
+	s.mu.Lock()
+	s.delayed[of.GetName()] = of
+	s.mu.Unlock()
+	s.status.changed(s.classes.CustomKind, of.GetName())
+}
+
+// catchUp writes the status that was kept for a class.
+func (s *Store) catchUp(ctx context.Context, name string) error {
+	s.mu.Lock()
+	kept, ok := s.delayed[name]
+	delete(s.delayed, name)
+	s.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	err := s.SetNodeClassStatus(ctx, kept)
+	if err != nil {
+		s.mu.Lock()
+		if _, newer := s.delayed[name]; !newer {
+			s.delayed[name] = kept
+		}
+		s.mu.Unlock()
+	}
+	return err
+}

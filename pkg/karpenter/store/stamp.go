@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/awslabs/operatorpkg/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+)
+
+func (s *Store) classStamp(nc status.Object, clusterCA string) karpenter.Stamp {
+	return karpenter.Stamp{HashKey: s.nodeClass.HashKey, VersionKey: s.nodeClass.HashVersionKey, Hash: s.nodeClass.Hash(nc, clusterCA)}
+}
+
+// stampPool writes the hash of the template on the pool. If the pool has a hash of another version, from Karpenter or from another
+// version of this program, its claims are stamped first. A pool that can't be used is not stamped yet.
+func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
+	st := karpenter.PoolStamp(np)
+	if karpenter.PoolProblem(np, p.nodeClass.GroupKind()) != "" || st.On(np.Annotations) {
+		return nil
+	}
+	if !st.Current(np.Annotations) {
+		if err := p.restamp(ctx, st, func(nc *karpv1.NodeClaim) bool { return nc.Labels[karpv1.NodePoolLabelKey] == np.Name }); err != nil {
+			return err
+		}
+	}
+	return p.annotate(ctx, np, st)
+}
+
+// restamp writes our hash to claims that have a hash of another version. We can't tell from such a hash which template they were made
+// from, so they count as nodes of the present template, as in Karpenter when its own hash version changes. A claim that has drifted
+// already stays drifted: it keeps its old hash, which matches no other.
+func (p *poolStatus) restamp(ctx context.Context, st karpenter.Stamp, of func(*karpv1.NodeClaim) bool) error {
+	p.mu.RLock()
+	var claims []*karpv1.NodeClaim
+	for _, k := range p.known {
+		if nc := k.object; nc.DeletionTimestamp.IsZero() && !st.Current(nc.Annotations) && of(nc) {
+			claims = append(claims, nc)
+		}
+	}
+	p.mu.RUnlock()
+	slices.SortFunc(claims, func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })
+	var errs []error
+	for _, nc := range claims {
+		annotations := map[string]string{st.VersionKey: cloudprovider.HashVersion}
+		if !karpenter.ConditionTrue(nc, karpv1.ConditionTypeDrifted) {
+			st.Put(annotations)
+		}
+		_, err := p.mergePatch(ctx, nc.Name, map[string]any{"metadata": map[string]any{"annotations": annotations}}, false)
+		if !apierrors.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// annotate writes a stamp on an object. No other controller writes these annotations, so there can be no conflict.
+func (p *poolStatus) annotate(ctx context.Context, o client.Object, st karpenter.Stamp) error {
+	if karpenter.Derived(o.GetName()) {
+		o = o.DeepCopyObject().(client.Object)
+		st.Put(o.GetAnnotations())
+		p.stampOfDerived(o)
+		return nil
+	}
+	annotations := map[string]string{}
+	st.Put(annotations)
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("recording the hash of %s: %w", o.GetName(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := p.live.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, raw)); err != nil {
+		return fmt.Errorf("recording the hash of %s: %w", o.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,435 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/awslabs/operatorpkg/status"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// Store watches and writes Karpenter's objects.
+//
+//	New -> On... -> Run (every replica) -> WaitForSync
+//	                     RunStatus (the leader)
+//
+// Claims includes what the store writes to NodeClaims at once, before the watch delivers it. Claims and pools that the store returns
+// are shared and must not be changed.
+//
+// Lock order: no callback runs and no request is made under mu.
+type Store struct {
+	live     client.WithWatch
+	cached   *cachedClient
+	recorder events.EventRecorder
+	clock    clock.WithTicker
+
+	pools, claims, overlays, classes *informer
+	provisioners, templates          *informer
+	// made holds the pools and classes that are derived from Provisioners and profiles' arguments.
+	made *sources
+	// nodeClass is the cloud's kind of node class.
+	nodeClass cloudprovider.NodeClassKind
+
+	mu sync.RWMutex
+	// known holds the NodeClaims by name, each as of the latest watch event or our own last write.
+	known map[string]*knownClaim
+	// creating holds the names of claims whose create request is not answered yet; true if the watch has already seen the claim
+	// deleted.
+	creating map[string]bool
+	// used is what known claims, and those that are about to be written, take of their pools.
+	used karpenter.Usage
+	// parsed holds the pools by name, converted once per version of the object.
+	parsed map[string]*parsedPool
+	// deleted are pools and classes that have gone since this process began: one of the name is a change, not the first that is heard of it.
+	deleted map[guard.Owner]bool
+
+	// The callbacks are set before Run and only read afterwards.
+	onClaim []func(*capacity.Claim, bool)
+	onPool  []func()
+	onClass []func(status.Object, bool)
+	// So are onClassEnd, clusterCA, hold, types, onGuard and guardMap.
+	onClassEnd []func(context.Context, status.Object) error
+	clusterCA  func() (string, bool)
+	hold       func() string
+	types      func(nodeClass string) ([]*capacity.InstanceType, string)
+	onGuard    []func(guard.Owner, bool)
+	guardMap   *guardMap
+	budgets    map[string]string // which budget is reached, by pool; guarded by mu
+
+	overlaid      *karpenter.Overlays
+	batches       karpenter.Batches
+	undeclared    undeclared
+	architectures architectures
+	status        *poolStatus
+	// delayed holds what classes were resolved to, by name, while it may not be written yet; guarded by mu.
+	delayed map[string]status.Object
+	// former are the objects that were seen under names of the version before and have not been written under those of today: statusKey.
+	former sync.Map
+}
+
+type parsedPool struct {
+	object *karpv1.NodePool
+	pool   *capacity.Pool
+}
+
+// New returns a store for a cloud's kind of node class. It makes no request; the API server and the definitions may be missing.
+func New(cfg *rest.Config, class cloudprovider.NodeClassKind, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making an HTTP client for the API server: %w", err)
+	}
+	others, err := apiutil.NewDynamicRESTMapper(cfg, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("making a REST mapper: %w", err)
+	}
+	live, err := client.NewWithWatch(cfg, client.Options{
+		HTTPClient: httpClient,
+		Scheme:     karpenter.Scheme(class),
+		Mapper:     meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{mapper(class), others}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the API server: %w", err)
+	}
+	return newStore(live, class, recorder, clk)
+}
+
+func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
+	s := &Store{
+		live: renaming{live}, recorder: recorder, clock: clk,
+		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: karpenter.NewUsage(), overlaid: karpenter.NewOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{},
+		nodeClass: class, made: newSources(class),
+		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
+		delayed: map[string]status.Object{}, budgets: map[string]string{},
+		architectures: architectures{pools: map[string][]openWorkload{}},
+	}
+	var errs []error
+	for _, k := range []struct {
+		karpenter.CustomKind
+		at      **informer
+		handler cache.ResourceEventHandler
+	}{
+		{karpenter.NodePools, &s.pools, handlerOf(s.poolChanged)},
+		{karpenter.NodeClaims, &s.claims, handlerOf(s.claimChanged)},
+		{karpenter.NodeOverlays, &s.overlays, handlerOf(s.overlayChanged)},
+		{karpenter.NodeClasses(class), &s.classes, handlerOf(s.classChanged)},
+		{karpenter.Provisioners, &s.provisioners, handlerOf(s.provisionerChanged)},
+		{karpenter.NodeTemplates, &s.templates, handlerOf(s.templateChanged)},
+	} {
+		i, err := newInformer(k.CustomKind, class.GroupKind(), live, k.handler, clk)
+		errs = append(errs, err)
+		if err == nil {
+			i.renamed = func(name string) { s.sawFormer(statusKey{k.Kind, name}) }
+		}
+		*k.at = i
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	s.cached = newCachedClient(s.live, s.made, s.informers()...)
+	s.recorder = originRecorder{recorder, s}
+	s.status = newPoolStatus(s)
+	return s, nil
+}
+
+// handlerOf calls f with the object before and after a change; one of them is nil when the object was added or deleted. If an object
+// was deleted and created again under its name while the watch was interrupted, f is called for the deletion and for the addition.
+func handlerOf[T client.Object](f func(before, after T)) cache.ResourceEventHandler {
+	var none T
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { f(none, o.(T)) },
+		UpdateFunc: func(before, after any) {
+			a, b := before.(T), after.(T)
+			if a.GetUID() != b.GetUID() {
+				f(a, none)
+				a = none
+			}
+			f(a, b)
+		},
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if t, ok := o.(T); ok {
+				f(t, none)
+			}
+		},
+	}
+}
+
+// OnClaim registers f for every NodeClaim that is added, changed or deleted. Register all callbacks before Run; they are called one
+// after the other from the watch and must not block.
+func (s *Store) OnClaim(f func(c *capacity.Claim, gone bool)) { s.onClaim = append(s.onClaim, f) }
+
+// OnPool registers f to be called when Pools may return something else because API objects have changed.
+func (s *Store) OnPool(f func()) { s.onPool = append(s.onPool, f) }
+
+// OnNodeClass registers f for every node class that is added or deleted, whose spec has changed, or whose deletion has begun.
+// Objects that can't be read are not passed on: Pools reports what is wrong with them.
+func (s *Store) OnNodeClass(f func(nc status.Object, gone bool)) {
+	s.onClass = append(s.onClass, f)
+}
+
+// OnClassEnd registers f to remove the cloud resources of a class that was deleted and that no claim refers to any more. The class
+// keeps its finalizer until f has succeeded; f may be called again after that.
+func (s *Store) OnClassEnd(f func(ctx context.Context, nc status.Object) error) {
+	s.onClassEnd = append(s.onClassEnd, f)
+}
+
+// SetClusterCA sets the source of the certificates that nodes verify the API server with. They are part of a node class's hash: until
+// f knows them, classes get no hash. Call it before Run.
+func (s *Store) SetClusterCA(f func() (ca string, known bool)) { s.clusterCA = f }
+
+// SetHold sets a function that returns why writes to pools, overlays and classes are paused (another controller owns them), or "".
+// Call it before Run.
+func (s *Store) SetHold(f func() string) { s.hold = f }
+
+// Client returns a client that reads the store's kinds from memory and everything else from the API server.
+func (s *Store) Client() client.Client { return s.cached }
+
+// Live returns a client that reads everything from the API server.
+func (s *Store) Live() client.Client { return s.live }
+
+func (s *Store) informers() []*informer {
+	return []*informer{s.pools, s.claims, s.overlays, s.classes, s.provisioners, s.templates}
+}
+
+// Run watches until ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	s.deriveArgs()
+	var all wait.Group
+	for _, i := range s.informers() {
+		all.StartWithContext(ctx, i.RunWithContext)
+	}
+	all.StartWithContext(ctx, s.complain)
+	all.Wait()
+	return nil
+}
+
+// complain logs when a kind can't be read and when it can again.
+func (s *Store) complain(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	said := map[string]string{}
+	tick := s.clock.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		for _, i := range s.informers() {
+			now := ""
+			if absent, err := i.state(); err != nil && !(absent && i.optional()) {
+				now = err.Error()
+			}
+			if now != said[i.Kind] {
+				said[i.Kind] = now
+				if now == "" {
+					logger.Info("Custom resource can be read again", "kind", i.Kind)
+				} else {
+					logger.Info("Custom resource can't be read; retrying", "kind", i.Kind, "reason", now)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C():
+		}
+	}
+}
+
+// Synced reports whether the store knows what the API server knows: the claims have been read, and of every other kind either the
+// objects or the fact that its definition is not installed.
+func (s *Store) Synced() bool {
+	for _, i := range s.informers() {
+		if absent, _ := i.state(); !i.synced() && (!absent || i == s.claims) {
+			return false
+		}
+	}
+	return true
+}
+
+// WaitForSync waits for Synced; it returns false if ctx ended first. While the NodeClaim definition is missing it waits; Problem
+// reports that.
+func (s *Store) WaitForSync(ctx context.Context) bool {
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) { return s.Synced(), nil }) == nil
+}
+
+// Problem returns why nothing may be launched, because no NodeClaim could be written; empty when all is well.
+func (s *Store) Problem() string {
+	absent, err := s.claims.state()
+	switch {
+	case absent:
+		return fmt.Sprintf("CustomResourceDefinition %s.%s is not installed: nothing can be launched", s.claims.Resource, s.claims.Group)
+	case err != nil:
+		return fmt.Sprintf("NodeClaims can't be read: %v", err)
+	case !s.claims.synced():
+		return "NodeClaims have not been read yet"
+	}
+	return ""
+}
+
+// Pools returns the pools in the order in which they are tried, each with the instance types that types returns for its node class, as
+// changed by NodeOverlays, and with what its claims use. Pools that can't be used are included, with the reason in Unready.
+func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+	s.mu.RLock()
+	parsed := make([]*capacity.Pool, 0, len(s.parsed))
+	for name, one := range s.parsed {
+		p := *one.pool
+		p.Used = maps.Clone(s.used.Takes(name))
+		parsed = append(parsed, &p)
+	}
+	s.mu.RUnlock()
+	out := karpenter.WithTypes(parsed, s.nodeClass.Kind, s.class, types)
+	for _, name := range s.overlaid.Apply(out) {
+		s.status.changed(karpenter.NodeOverlays, name)
+	}
+	return out
+}
+
+// class returns the node class with that name, or nil. It must not be changed.
+func (s *Store) class(name string) status.Object {
+	if karpenter.Derived(name) {
+		return s.made.classObject(name)
+	}
+	o, ok, err := s.classes.GetStore().GetByKey(name)
+	if !ok || err != nil {
+		return nil
+	}
+	return o.(status.Object)
+}
+
+func (s *Store) poolChanged(before, after *karpv1.NodePool) {
+	if after == nil {
+		s.mu.Lock()
+		delete(s.parsed, before.Name)
+		delete(s.budgets, before.Name)
+		s.deleted[guard.Owner{Pool: before.Name}] = true
+		s.mu.Unlock()
+		s.status.health.forget(before.UID)
+		s.undeclared.forget(before.Name)
+		s.architectures.forget(before.Name)
+		s.status.changed(karpenter.NodePools, before.Name)
+		s.tellPool()
+		return
+	}
+	s.mu.RLock()
+	have := s.parsed[after.Name]
+	s.mu.RUnlock()
+	one := &parsedPool{object: after}
+	same := have != nil && karpenter.SameIntent(have.object, after) && maps.Equal(have.object.Labels, after.Labels) &&
+		have.object.Annotations[objects.AnnotationMaxDollarsPerHour] == after.Annotations[objects.AnnotationMaxDollarsPerHour]
+	if same {
+		one.pool = have.pool
+	} else {
+		one.pool = s.made.profiles.PoolFor(after, s.nodeClass.GroupKind())
+	}
+	owner := guard.Owner{Pool: after.Name}
+	s.mu.Lock()
+	s.parsed[after.Name] = one
+	again := s.deleted[owner]
+	delete(s.deleted, owner)
+	s.mu.Unlock()
+	s.undeclared.observe(after)
+	s.status.changed(karpenter.NodePools, after.Name)
+	switch {
+	case have != nil:
+		s.tellGuard(owner, have.object, after, same || onlyReplicas(have.object, after))
+	case again:
+		s.tellGuard(owner, after, after, false)
+	}
+	if !same {
+		s.tellPool()
+	}
+}
+
+// onlyReplicas says that nothing but the number of a pool's nodes differs: that bears on no launch that fails.
+func onlyReplicas(a, b *karpv1.NodePool) bool {
+	before := a.Spec
+	before.Replicas = b.Spec.Replicas
+	return a.UID == b.UID && equality.Semantic.DeepEqual(before, b.Spec)
+}
+
+// sameImages says that a class has resolved to the same images, or had not been resolved.
+func (s *Store) sameImages(a, b status.Object) bool {
+	before := slices.Sorted(slices.Values(s.nodeClass.Images(a)))
+	after := slices.Sorted(slices.Values(s.nodeClass.Images(b)))
+	return len(before) == 0 || slices.Equal(slices.Compact(before), slices.Compact(after))
+}
+
+func (s *Store) tellPool() {
+	s.TypesChanged()
+	for _, f := range s.onPool {
+		f()
+	}
+}
+
+// poolObject returns the NodePool with that name, or nil. It must not be changed.
+func (s *Store) poolObject(name string) *karpv1.NodePool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if p := s.parsed[name]; p != nil {
+		return p.object
+	}
+	return nil
+}
+
+func (s *Store) classChanged(before, after status.Object) {
+	name, gone := "", after == nil
+	if gone {
+		name = before.GetName()
+	} else {
+		name = after.GetName()
+	}
+	s.status.classChanged(name)
+	same := before != nil && !gone && karpenter.SameIntent(before, after)
+	owner := guard.Owner{Class: name}
+	s.mu.Lock()
+	again := s.deleted[owner]
+	if delete(s.deleted, owner); gone {
+		s.deleted[owner] = true
+	}
+	s.mu.Unlock()
+	switch {
+	case gone:
+	case before != nil:
+		s.tellGuard(owner, before, after, same && s.sameImages(before, after))
+	case again:
+		s.tellGuard(owner, after, after, false)
+	}
+	if same && !sameReadiness(before, after) {
+		s.tellPool()
+	}
+	if same && sameNotes(before, after) {
+		return
+	}
+	if !same {
+		s.tellPool()
+	}
+	nc := after
+	if gone {
+		nc = before
+	} else if karpenter.Malformed(after) != "" {
+		return
+	}
+	for _, f := range s.onClass {
+		f(nc, gone)
+	}
+}
