@@ -155,7 +155,7 @@ func (r *run) rules(items []item) []packing.Rule {
 		for i, it := range items {
 			for j := range it.podBatch.owned {
 				o := &it.podBatch.owned[j]
-				if limit, ok := o.limit(); ok && o.group == g {
+				if limit, ok := o.kind.limit(o); ok && o.group == g {
 					rule.Owners = append(rule.Owners, packing.Owner{Item: i, Limit: limit})
 				}
 			}
@@ -192,7 +192,7 @@ func (r *run) growth(u *podBatch, candidates packing.Bits) (*node, int) {
 	var best *node
 	bestCandidate, bestCost := -1, 0.0
 	for _, n := range r.nodes[r.existing:] {
-		if n.gone || !u.candidates.Has(n.candidate) || r.hostRoom(u, n, 1) == 0 || !r.coarseAllows(u, r.siteIfPlaced(n)) {
+		if n.gone || !u.candidates.Has(n.candidate) || u.roomOn(n.index, 1, r) == 0 || !u.allows(r.siteIfPlaced(n)) {
 			continue
 		}
 		like := r.catalog.compatibility(n.candidate, n.fixed)
@@ -257,12 +257,12 @@ func (r *run) enlarge(n *node, b int) {
 // openFirst buys a node for the first pods of a batch that must share a node: the cheapest that holds all of them, or else the one that
 // holds most.
 func (r *run) openFirst(u *podBatch, candidates packing.Bits) bool {
-	if !r.first(u) {
+	if !u.first() {
 		return false
 	}
 	best, bestFits := -1, 0
 	for b := range r.catalog.candidates {
-		if !candidates.Has(b) || !r.affordable(b) || !r.coarseAllows(u, r.siteBought(b)) {
+		if !candidates.Has(b) || !r.affordable(b) || !u.allows(r.siteBought(b)) {
 			continue
 		}
 		fits := packing.Fits(r.catalog.roomOf(b), u.need, u.left)

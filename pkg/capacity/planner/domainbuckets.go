@@ -174,7 +174,7 @@ func (r *run) assign(u *podBatch, domainBuckets []*domainBucket, most int) {
 		var bestChoice choice
 		for _, c := range domainBuckets {
 			where := r.siteBought(c.first)
-			if math.IsInf(c.next(), 1) || !r.coarseAllows(u, where) {
+			if math.IsInf(c.next(), 1) || !u.allows(where) {
 				continue
 			}
 			if x := (choice{even: u.even(where, lowest), cost: c.next(), tally: u.tally(where)}); best == nil || x.better(bestChoice) {
@@ -228,22 +228,6 @@ func (u *podBatch) lowest(domainBuckets []*domainBucket, r *run) []int {
 	return out
 }
 
-// even reports whether the batch's spread constraints hold with one more pod in the given domains.
-func (u *podBatch) even(where site, lowest []int) bool {
-	i := 0
-	for k := range u.owned {
-		o := &u.owned[k]
-		if o.kind != spread || o.group.host {
-			continue
-		}
-		if d, ok := where.of(o.group); !ok || o.group.counts[d]+selfCount(o) > o.skew+lowest[i] {
-			return false
-		}
-		i++ // u.spreads are the spread constraints of u.owned, in the same order
-	}
-	return true
-}
-
 // assumption is a pod counted in a bucket before its node is planned.
 type assumption struct {
 	podBatch  *podBatch
@@ -274,7 +258,7 @@ func (r *run) assume(u *podBatch, b, n int) {
 		if !ok {
 			continue
 		}
-		if o.kind == antiAffinity && o.hard() {
+		if o.excludes() {
 			o.group.owners[d] += n
 		}
 	}

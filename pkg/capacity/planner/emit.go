@@ -69,9 +69,8 @@ func (r *run) emit(order []binding) outcome {
 	return out
 }
 
-// joined returns the number of each batch's group: batches are in one group if their placements depend on each other, by a spread
-// constraint over a label, by affinity or by a gang. Anti-affinity and spread over host names don't count, since they hold no matter
-// which of the nodes exist already. 0: no group.
+// joined returns the number of each batch's group: batches are in one group if their placements depend on each other, by a constraint
+// (constraint.depends) or by a gang. 0: no group.
 func (r *run) joined() []int {
 	parent := make([]int, len(r.podBatches))
 	for i := range parent {
@@ -113,7 +112,7 @@ func (r *run) joined() []int {
 		}
 		for i := range u.owned {
 			o := &u.owned[i]
-			if !o.hard() || o.kind == antiAffinity || o.kind == hostPort || o.kind == spread && o.group.host {
+			if !o.depends() {
 				continue
 			}
 			join(u.index, u.index)

@@ -20,19 +20,10 @@ func (r *run) fillOpen(u *podBatch) {
 		}
 		r.fillPlaces(u, places, len(keys) > 0)
 		// If every node got one more pod, the least count over host names has risen, and there may be capacity again.
-		if u.left == before || !u.hostSpread() {
+		if u.left == before || !u.spreadsOverHosts() {
 			return
 		}
 	}
-}
-
-func (u *podBatch) hostSpread() bool {
-	for i := range u.owned {
-		if u.owned[i].kind == spread && u.owned[i].group.host {
-			return true
-		}
-	}
-	return false
 }
 
 // places are nodes with the same values for the labels that matter to a batch.
@@ -45,7 +36,7 @@ func (r *run) places(u *podBatch, keys []string) []*places {
 	var out []*places
 	index := map[string]*places{}
 	for _, n := range r.nodes {
-		if n.gone || packing.Fits(n.free, u.need, 1) == 0 || !r.admits(u, n) || r.hostRoom(u, n, 1) == 0 {
+		if n.gone || packing.Fits(n.free, u.need, 1) == 0 || !r.admits(u, n) || u.roomOn(n.index, 1, r) == 0 {
 			continue
 		}
 		var id strings.Builder
@@ -97,7 +88,7 @@ func (r *run) fillPlaces(u *podBatch, all []*places, coarse bool) {
 				continue
 			}
 			where := r.siteIfPlaced(p.nodes[0])
-			if coarse && !r.coarseAllows(u, where) {
+			if coarse && !u.allows(where) {
 				continue
 			}
 			if c := u.tally(where); best == nil || c.less(bestTally) {
@@ -112,35 +103,12 @@ func (r *run) fillPlaces(u *podBatch, all []*places, coarse bool) {
 		if coarse {
 			k = min(k, 1)
 		}
-		if k = r.hostRoom(u, n, k); k == 0 {
+		if k = u.roomOn(n.index, k, r); k == 0 {
 			best.nodes = best.nodes[1:]
 			continue
 		}
 		r.place(u, n, k)
 	}
 }
-
-// tally is how many pods in the given domains count for the batch's own spread constraints over labels, and for those of other batches
-// that count its pods.
-type tally struct{ own, others int }
-
-func (u *podBatch) tally(where site) tally {
-	var out tally
-	for _, g := range u.spreads {
-		if d, ok := where.of(g); ok {
-			out.own += g.counts[d]
-		}
-	}
-	for _, g := range u.member {
-		if g.filter != nil && !g.host && g.asked > 0 {
-			if d, ok := where.of(g); ok {
-				out.others += g.counts[d]
-			}
-		}
-	}
-	return out
-}
-
-func (c tally) less(o tally) bool { return c.own < o.own || c.own == o.own && c.others < o.others }
 
 var unschedulableTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}

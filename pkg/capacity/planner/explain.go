@@ -170,10 +170,10 @@ func (r *run) whyNot(u *podBatch, n *node) string {
 	if !u.asks.matches(n.view.Label) {
 		return "without the labels it prefers"
 	}
-	if r.hostRoom(u, n, 1) == 0 {
+	if u.roomOn(n.index, 1, r) == 0 {
 		return "where other pods or host ports stand in its way"
 	}
-	if !r.coarseAllows(u, r.siteIfPlaced(n)) {
+	if !u.allows(r.siteIfPlaced(n)) {
 		return "where its spread or affinity doesn't allow it"
 	}
 	return "that others of the plan had filled when its turn came" // capacity that is free in the end may not have been free then
@@ -228,7 +228,7 @@ func (r *run) explainConstraints(u *podBatch, n *node, e *explanation) {
 				counts = append(counts, fmt.Sprintf("%s %d", value, g.counts[d]))
 			}
 		}
-		what := map[kind]string{spread: fmt.Sprintf("topology spread (maxSkew %d)", o.skew), affinity: "pod affinity", antiAffinity: "pod anti-affinity"}[o.kind]
+		what := o.kind.explain(o)
 		if !o.hard() {
 			what = "preferred " + what
 		}
@@ -248,15 +248,13 @@ func (r *run) explainPreferences(u *podBatch, e *explanation) {
 	if u.level == 0 {
 		return
 	}
-	names := map[step]string{dropPreferredAffinity: "preferred pod affinity", dropPreferredAntiAffinity: "preferred pod anti-affinity", dropPreferredTerm: "preferred node affinity",
-		dropSoftSpread: "topology spread with ScheduleAnyway", toleratePreferNoSchedule: "staying off PreferNoSchedule taints"}
 	counts := map[step]int{}
 	for _, s := range u.steps[:u.level] {
 		counts[s]++
 	}
 	var parts []string
 	for _, s := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%s (%d)", names[s], counts[s]))
+		parts = append(parts, fmt.Sprintf("%s (%d)", steps[s], counts[s]))
 	}
 	if r.opts.IgnorePreferences {
 		e.say("preferences are ignored by setting: %s", strings.Join(parts, ", "))

@@ -54,6 +54,28 @@ func (r *run) forbid(u *podBatch) {
 	}
 }
 
+// avoidDaemons removes the batch's candidates with daemons that its pods must not share a node or domain with, by anti-affinity of either
+// side.
+func (r *run) avoidDaemons(u *podBatch) {
+	avoid := func(g *group, daemons []int) {
+		for _, d := range daemons {
+			for b := range r.catalog.candidates {
+				if _, ok := r.catalog.label(b, g.key); u.candidates.Has(b) && (ok || g.host) && r.daemons.candidates[d].Has(b) {
+					u.candidates.Clear(b)
+				}
+			}
+		}
+	}
+	for i := range u.owned {
+		if o := &u.owned[i]; o.effect == repels {
+			avoid(o.group, o.group.daemons)
+		}
+	}
+	for _, g := range u.blocked {
+		avoid(g, g.repelling)
+	}
+}
+
 // maxPoolsNamed is how many pools the text about refusals by filters names.
 const maxPoolsNamed = 3
 

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -26,7 +27,8 @@ type group struct {
 	onlyFirst            bool
 	// filter tells which nodes count, for spread; nil: all that have the key.
 	filter *nodeFilter
-	port   *corev1.ContainerPort
+	// byKind: no selector but the kind of the constraint says which pods are counted (topology.counters).
+	byKind bool
 	// daemons are those whose pods are counted, repelling those whose pods have this anti-affinity term, by position.
 	daemons, repelling []int
 
@@ -53,9 +55,6 @@ type savedCounts struct {
 	total                 int
 }
 
-// keyPorts is the key of groups for host ports.
-const keyPorts = "hostPort"
-
 // nodeFilter tells which nodes a spread constraint considers.
 type nodeFilter struct {
 	terms       []capacity.Requirements // nil: any
@@ -78,44 +77,14 @@ func (f *nodeFilter) allows(taints []corev1.Taint, label func(key string) (strin
 	return capacity.MatchAny(f.terms, label)
 }
 
-type kind int
-
-const (
-	spread kind = iota
-	affinity
-	antiAffinity
-	hostPort
-)
-
-// owned is a topology constraint of a pod batch.
-type owned struct {
-	group *group
-	kind  kind
-	// step is the preference that it is, -1 if it is required; rank is its position among those.
-	step step
-	rank int
-	skew int
-	// minDomains is the constraint's minDomains; 0: unset.
-	minDomains int
-	// self: the batch's own pods are counted, too.
-	self bool
-}
-
-func (o *owned) hard() bool { return o.step < 0 }
-
-// limit returns how many counted pods a node with the batch's pods may have. ok is false if the constraint isn't such a limit.
-func (o *owned) limit() (n int, ok bool) {
-	switch {
-	case !o.group.host:
-		return 0, false
-	case o.kind == spread:
-		return o.skew, true
-	case o.kind == antiAffinity && o.self, o.kind == hostPort:
-		return 1, true
-	case o.kind == antiAffinity:
-		return 0, true
+// id is equal for equal filters.
+func (f *nodeFilter) id() string {
+	var b strings.Builder
+	for _, term := range f.terms {
+		fmt.Fprint(&b, term.Sorted())
 	}
-	return 0, false
+	fmt.Fprint(&b, f.taints, f.tolerations, slices.Sorted(slices.Values(f.keys)))
+	return b.String()
 }
 
 func newGroup(id, key string, t *capacity.PodTerm) *group {
@@ -235,3 +204,6 @@ func writeSelector(b *strings.Builder, s labels.Selector) {
 		b.WriteString("|" + s.String() + "|")
 	}
 }
+
+// concerns reports whether any constraint uses the group. Preferences that used it may have been dropped.
+func (g *group) concerns() bool { return g.asked > 0 || len(g.owners)+len(g.repelling) > 0 }

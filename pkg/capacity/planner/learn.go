@@ -80,7 +80,7 @@ func (r *run) learnDomains() bool {
 		}
 		for i := range u.owned {
 			o := &u.owned[i]
-			if o.kind != spread {
+			if o.effect != spreads {
 				continue
 			}
 			if o.group.host {

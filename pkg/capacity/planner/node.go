@@ -126,7 +126,7 @@ func (r *run) tally(u *podBatch, n *node, k int) {
 		}
 	}
 	for i := range u.all {
-		if o := &u.all[i]; o.kind == antiAffinity && o.hard() {
+		if o := &u.all[i]; o.excludes() {
 			if d, ok := r.domain(n, o.group); ok {
 				o.group.owners[d] += k
 			}

@@ -160,7 +160,7 @@ func (r *run) drain(q *queue, out []binding) []binding {
 		if q.coarse {
 			k = 1
 		}
-		k = r.hostRoom(q.podBatch, p.node, k)
+		k = q.podBatch.roomOn(p.node.index, k, r)
 		r.tally(q.podBatch, p.node, k)
 		if last := len(out) - 1; last >= 0 && out[last].podBatch == q.podBatch && out[last].node == p.node {
 			out[last].n += k
@@ -186,7 +186,7 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 		if !n.planned() {
 			where = r.nodeSites[n.index]
 		}
-		if q.coarse && !r.coarseAllows(q.podBatch, where) {
+		if q.coarse && !q.podBatch.allows(where) {
 			continue
 		}
 		c := q.podBatch.tally(where)
@@ -194,7 +194,7 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 			continue
 		}
 		for i, p := range l.waiting {
-			if r.hostRoom(q.podBatch, p.node, 1) > 0 {
+			if q.podBatch.roomOn(p.node.index, 1, r) > 0 {
 				best, bestAt, bestTally = l, i, c
 				break
 			}

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,7 +12,7 @@ import (
 
 // podBatch is the demand of one class (and gang) in one plan.
 type podBatch struct {
-	*capacity.Class
+	batch
 	index   int
 	holders []holder
 	gang    *capacity.Gang
@@ -24,16 +23,7 @@ type podBatch struct {
 	// steps are the preferences in the order in which they are dropped; those before level have been.
 	steps []step
 	level int
-	// all are the topology constraints with all preferences, owned those that are in force.
-	all   []owned
-	owned []owned
-	// member are the groups whose selector matches pods of this batch.
-	member []*group
-	// blocked are the groups of anti-affinity terms, of other pods or its own, that select pods of this batch.
-	blocked []*group
-	// spreads are the groups of its own spread constraints in force over labels other than the host name.
-	spreads []*group
-	asks    asks
+	asks  asks
 	// candidates are the candidates that may be bought for the batch, apart from capacity.
 	candidates packing.Bits
 	// offered are those of them that are bought for it: without special hardware, unless that is needed. spared: some were left out;
@@ -43,8 +33,6 @@ type podBatch struct {
 	// keysKept is the cached result of keysNow, keysAt the value of topology.changes it belongs to.
 	keysKept []string
 	keysAt   int
-	// most is how many of its pods one node may hold under the batch's own constraints in force.
-	most int
 
 	left   int
 	placed []placed
@@ -65,18 +53,6 @@ type placed struct {
 	n    int
 }
 
-// step is one preference that can be dropped.
-type step int
-
-// The steps are in Karpenter's order (PK-5), without its first: alternative required terms are considered together here, not one by one.
-const (
-	dropPreferredAffinity step = iota
-	dropPreferredAntiAffinity
-	dropPreferredTerm
-	dropSoftSpread
-	toleratePreferNoSchedule
-)
-
 // podBatchesOf merges demand into pod batches by class and gang, in order of first appearance.
 func podBatchesOf(demand []capacity.Demand) []*podBatch {
 	type key struct {
@@ -93,7 +69,8 @@ func podBatchesOf(demand []capacity.Demand) []*podBatch {
 		}
 		u, ok := index[k]
 		if !ok {
-			u = &podBatch{Class: d.Class, index: len(out), gang: d.Gang}
+			u = &podBatch{index: len(out), gang: d.Gang}
+			u.Class = d.Class
 			index[k] = u
 			out = append(out, u)
 		}
@@ -109,23 +86,20 @@ func podBatchesOf(demand []capacity.Demand) []*podBatch {
 
 // findSteps lists the preferences. softTaints: some pool or node has a PreferNoSchedule taint.
 func (u *podBatch) findSteps(softTaints bool) {
-	u.steps = nil
-	for range u.PreferredAffinity {
-		u.steps = append(u.steps, dropPreferredAffinity)
-	}
-	for range u.PreferredAntiAffinity {
-		u.steps = append(u.steps, dropPreferredAntiAffinity)
-	}
-	for range u.Preferred {
-		u.steps = append(u.steps, dropPreferredTerm)
-	}
-	for _, s := range u.Spread {
-		if !s.Hard {
-			u.steps = append(u.steps, dropSoftSpread)
+	for s := range step(len(steps)) {
+		n := 0
+		switch {
+		case s == dropPreferredTerm:
+			n = len(u.Preferred)
+		case s == toleratePreferNoSchedule && softTaints:
+			n = 1
 		}
-	}
-	if softTaints {
-		u.steps = append(u.steps, toleratePreferNoSchedule)
+		for i := range u.all {
+			if u.all[i].step == s {
+				n++
+			}
+		}
+		u.steps = append(u.steps, slices.Repeat([]step{s}, n)...)
 	}
 }
 
@@ -155,39 +129,15 @@ func (u *podBatch) relaxed() {
 			u.asks.terms = []capacity.Requirements{{capacity.LabelHostname: capacity.ValueIn(capacity.LabelHostname)}}
 		}
 	}
-	u.enforce(func(o *owned) bool { return o.step < 0 || o.rank >= u.dropped(o.step) })
+	u.keysKept = nil
+	u.enforce(func(o *constraint) bool { return o.hard() || o.rank >= u.dropped(o.step) })
 }
 
 // demandHard puts only required constraints in force.
-func (u *podBatch) demandHard() { u.enforce((*owned).hard) }
-
-// enforce puts those of the batch's constraints in force for which which returns true, and no others.
-func (u *podBatch) enforce(which func(*owned) bool) {
+func (u *podBatch) demandHard() {
 	u.keysKept = nil
-	for i := range u.owned {
-		u.owned[i].group.asked--
-	}
-	u.owned = u.owned[:0]
-	for i := range u.all {
-		if which(&u.all[i]) {
-			u.owned = append(u.owned, u.all[i])
-			u.all[i].group.asked++
-		}
-	}
-	u.spreads, u.most = u.spreads[:0], math.MaxInt
-	for i := range u.owned {
-		o := &u.owned[i]
-		if o.kind == spread && !o.group.host {
-			u.spreads = append(u.spreads, o.group)
-		}
-		if limit, ok := o.limit(); ok && o.self {
-			u.most = min(u.most, max(1, limit))
-		}
-	}
+	u.enforce((*constraint).hard)
 }
-
-// concerns reports whether any constraint uses the group. Preferences that used it may have been dropped.
-func (g *group) concerns() bool { return g.asked > 0 || len(g.owners)+len(g.repelling) > 0 }
 
 // keysNow returns the batch's keys, cached until a constraint of any batch comes into or goes out of force.
 func (r *run) keysNow(u *podBatch) []string {
@@ -237,40 +187,4 @@ func (u *podBatch) keys() map[string]bool {
 	delete(out, capacity.LabelHostname)
 	delete(out, capacity.FieldNodeName)
 	return out
-}
-
-// coarseKeys returns the labels other than the host name over which the batch's pods are counted or limited.
-func (u *podBatch) coarseKeys() []string {
-	keys := map[string]bool{}
-	for _, o := range u.owned {
-		keys[o.group.key] = true
-	}
-	for _, g := range u.member {
-		if g.concerns() {
-			keys[g.key] = true
-		}
-	}
-	delete(keys, capacity.LabelHostname)
-	delete(keys, keyPorts)
-	return slices.Sorted(maps.Keys(keys))
-}
-
-// follows reports whether the batch's pods must share a node with other pods.
-func (u *podBatch) follows() bool {
-	for _, o := range u.owned {
-		if o.kind == affinity && o.group.host {
-			return true
-		}
-	}
-	return false
-}
-
-// owns reports whether a constraint of the batch that is in force uses the group.
-func (u *podBatch) owns(g *group) bool {
-	for i := range u.owned {
-		if u.owned[i].group == g {
-			return true
-		}
-	}
-	return false
 }

@@ -286,22 +286,11 @@ func (r *run) byTopology(u *podBatch, candidates []int) string {
 		if !o.hard() {
 			continue
 		}
-		if o.group.host {
-			if o.kind == affinity && (!r.first(u) || o.group.total > 0) {
-				return "no node with the pods it has affinity to has capacity"
-			}
+		if !o.group.host && slices.ContainsFunc(candidates, func(b int) bool { return u.satisfies(o, r.siteBought(b)) }) {
 			continue
 		}
-		some := false
-		for _, b := range candidates {
-			some = some || r.satisfied(u, o, r.siteBought(b))
-		}
-		if !some {
-			return map[kind]string{
-				spread:       fmt.Sprintf("topology spread over %s with maxSkew %d allows no domain", o.group.key, o.skew),
-				affinity:     fmt.Sprintf("pod affinity over %s can't be met where nodes can be launched", o.group.key),
-				antiAffinity: fmt.Sprintf("pod anti-affinity over %s excludes every domain", o.group.key),
-			}[o.kind]
+		if why := o.kind.refusal(o, &u.batch); why != "" {
+			return why
 		}
 	}
 	for _, g := range u.blocked {

@@ -58,10 +58,11 @@ func newRun(view *capacity.View, opts *capacity.Options, memory *memory) *run {
 	r := &run{view: view, opts: opts, dims: dimsOf(view.Demand), podBatches: podBatchesOf(view.Demand), topo: newTopology(),
 		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, forbidden: forbiddenOf(opts.Forbidden), excluded: map[string]bool{},
 		described: map[string]*capacity.PlannedNode{}}
-	for _, u := range r.podBatches {
+	batches, soft := make([]*batch, len(r.podBatches)), softTaints(view)
+	for i, u := range r.podBatches {
+		batches[i] = &u.batch
 		u.need = r.dims.need(u.Class)
 		u.fixZone = opts.FixZone[u.Key]
-		u.findSteps(softTaints(view))
 	}
 	for _, n := range view.Nodes {
 		r.free = append(r.free, r.dims.room(n.Free, n.VolumesFree))
@@ -71,10 +72,13 @@ func newRun(view *capacity.View, opts *capacity.Options, memory *memory) *run {
 			r.forbiddenNode[forbiddenNode{f.Class, f.Node}] = true
 		}
 	}
-	r.topo.constrain(r.podBatches)
-	r.topo.count(view.Nodes, r.podBatches, view.Namespaces)
-	r.topo.countDaemons(view.DaemonSets, r.podBatches, view.Namespaces)
-	r.topo.join(r.podBatches, view.Namespaces)
+	r.topo.constrain(batches)
+	for _, u := range r.podBatches {
+		u.findSteps(soft)
+	}
+	r.topo.count(view.Nodes, batches, view.Namespaces)
+	r.topo.countDaemons(view.DaemonSets, batches, view.Namespaces)
+	r.topo.join(batches, view.Namespaces)
 	r.topo.number()
 	for _, n := range view.Nodes {
 		r.nodeSites = append(r.nodeSites, r.topo.site(n.Label))
@@ -125,7 +129,7 @@ func mentioned(podBatches []*podBatch, groups []*group) map[string]map[string]bo
 		}
 	}
 	for _, g := range groups {
-		if g.port == nil {
+		if !g.host { // no node that can be bought has its name yet
 			key(g.key)
 		}
 	}

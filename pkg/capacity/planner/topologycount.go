@@ -10,21 +10,19 @@ import (
 
 // count counts the pods on existing nodes. It also makes the groups of existing pods' own anti-affinity terms, if these select pods of
 // the batches.
-func (t *topology) count(nodes []*capacity.Node, podBatches []*podBatch, names capacity.NamespaceLabels) {
+func (t *topology) count(nodes []*capacity.Node, batches []*batch, names capacity.NamespaceLabels) {
 	own := len(t.groups)
-	t.countOwners(nodes, podBatches, names)
+	t.countOwners(nodes, batches, names)
 	if own == 0 {
 		return
 	}
 	spreads := make([]*group, 0, own)
 	index := &groupIndex{byKey: map[string]map[string][]*group{}}
-	ports := false
 	for _, g := range t.groups[:own] {
 		if g.filter != nil {
 			spreads = append(spreads, g)
 			t.eligible[g] = packing.NewBits(len(nodes))
 		}
-		ports = ports || g.port != nil
 		index.add(g)
 	}
 	for i, n := range nodes {
@@ -32,6 +30,11 @@ func (t *topology) count(nodes []*capacity.Node, podBatches []*podBatch, names c
 			if d, ok := t.nodeDomain(g, n, i); ok && g.filter.allows(n.Taints, n.Label) {
 				t.eligible[g].Set(i)
 				g.nodes[d]++
+			}
+		}
+		count := func(g *group) {
+			if d, ok := t.nodeDomain(g, n, i); ok {
+				g.add(d, 1)
 			}
 		}
 		for _, p := range n.Pods {
@@ -42,12 +45,10 @@ func (t *topology) count(nodes []*capacity.Node, podBatches []*podBatch, names c
 				if g.filter != nil && (p.DeletionTimestamp != nil || !t.eligible[g].Has(i)) {
 					return
 				}
-				if d, ok := t.nodeDomain(g, n, i); ok {
-					g.add(d, 1)
-				}
+				count(g)
 			})
-			if ports {
-				t.countPorts(p, i, t.groups[:own])
+			for _, counter := range t.counters {
+				counter(p, count)
 			}
 		}
 	}
@@ -64,20 +65,8 @@ func (t *topology) nodeDomain(g *group, n *capacity.Node, index int) (int, bool)
 	return t.domain(g.key, v), true
 }
 
-func (t *topology) countPorts(p *corev1.Pod, node int, groups []*group) {
-	taken := capacity.HostPorts(p)
-	if len(taken) == 0 {
-		return
-	}
-	for _, g := range groups {
-		if g.port != nil && capacity.PortsConflict(taken, []corev1.ContainerPort{*g.port}) {
-			g.add(node, 1)
-		}
-	}
-}
-
 // countOwners counts the pods whose anti-affinity excludes pods of the batches.
-func (t *topology) countOwners(nodes []*capacity.Node, podBatches []*podBatch, names capacity.NamespaceLabels) {
+func (t *topology) countOwners(nodes []*capacity.Node, batches []*batch, names capacity.NamespaceLabels) {
 	type known struct{ groups []*group }
 	seen := map[string]known{}
 	for i, n := range nodes {
@@ -94,7 +83,7 @@ func (t *topology) countOwners(nodes []*capacity.Node, podBatches []*podBatch, n
 			k.Message(p.Spec.Affinity.PodAntiAffinity.Size(), p.Spec.Affinity.PodAntiAffinity.MarshalTo)
 			found, ok := seen[string(k)]
 			if !ok {
-				found = known{t.concerning(terms, p.Namespace, podBatches, names)}
+				found = known{t.concerning(terms, p.Namespace, batches, names)}
 				seen[string(k)] = found
 			}
 			for _, g := range found.groups {
@@ -108,7 +97,7 @@ func (t *topology) countOwners(nodes []*capacity.Node, podBatches []*podBatch, n
 
 // concerning returns the groups of the terms that select pods of any batch. Terms that can't be parsed select nothing, as in
 // kube-scheduler.
-func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, podBatches []*podBatch, names capacity.NamespaceLabels) []*group {
+func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, batches []*batch, names capacity.NamespaceLabels) []*group {
 	var out []*group
 	for i := range terms {
 		term, err := capacity.NewPodTerm(&terms[i], namespace, 0)
@@ -121,7 +110,7 @@ func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, 
 			continue
 		}
 		probe := newGroup(id, term.TopologyKey, &term)
-		for _, u := range podBatches {
+		for _, u := range batches {
 			if probe.matches(u.Namespace, u.Labels, names) {
 				out = append(out, t.group(id, &term))
 				break
@@ -139,7 +128,7 @@ type groupIndex struct {
 
 func (x *groupIndex) add(g *group) {
 	switch {
-	case g.port != nil:
+	case g.byKind:
 	case g.firstKey == "":
 		x.rest = append(x.rest, g)
 	default:
@@ -164,25 +153,25 @@ func (x *groupIndex) each(p *corev1.Pod, f func(*group)) {
 }
 
 // countDaemons finds the groups that count daemons' pods, and those of anti-affinity terms that daemons' pods have.
-func (t *topology) countDaemons(sets []*capacity.DaemonSet, podBatches []*podBatch, names capacity.NamespaceLabels) {
+func (t *topology) countDaemons(sets []*capacity.DaemonSet, batches []*batch, names capacity.NamespaceLabels) {
 	for i, d := range sets {
 		if a := d.Class.Pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-			for _, g := range t.concerning(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, d.Class.Namespace, podBatches, names) {
+			for _, g := range t.concerning(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, d.Class.Namespace, batches, names) {
 				g.repelling = append(g.repelling, i)
 			}
 		}
 	}
 	near := map[*group]bool{} // a daemon's pod comes too late for others to have affinity to it
-	for _, u := range podBatches {
+	for _, u := range batches {
 		for i := range u.all {
-			if u.all[i].kind == affinity {
+			if u.all[i].effect == attracts {
 				near[u.all[i].group] = true
 			}
 		}
 	}
 	for _, g := range t.groups {
 		for i, d := range sets {
-			if g.port == nil && !near[g] && g.matches(d.Class.Namespace, d.Class.Labels, names) {
+			if !near[g] && g.matches(d.Class.Namespace, d.Class.Labels, names) {
 				g.daemons = append(g.daemons, i)
 			}
 		}
