@@ -50,6 +50,8 @@ var Rules = []Rule{
 	{"pkg/capacity/ledger", own("pkg/capacity/planner"), "it keeps what a plan reserves, however the plan was made"},
 	{"pkg/capacity/guard", own("pkg/capacity/planner"), "it judges instances, not plans"},
 	{"pkg/capacity/packing", own("pkg/capacity/planner"), "it gets numbers and returns numbers"},
+	{"pkg/capacity/planner/catalog", own("pkg/capacity/planner/topology"), "what can be bought doesn't depend on other pods"},
+	{"pkg/capacity/planner/topology", own("pkg/capacity/planner/catalog"), "pods are counted the same way, whatever is bought"},
 
 	{"pkg/admission", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "what is added to a pod is worked out from values alone, for whoever reads them where"},
 	{"pkg/admission", own("pkg", "plugins"), "it knows pods and what is added to them, and nothing of plans"},

@@ -42,7 +42,7 @@ func (r *run) buy(podBatches []*podBatch, tier int) {
 		}
 	}
 	for _, u := range podBatches {
-		if u.follows() {
+		if u.Follows() {
 			r.grow(u, tier)
 		}
 	}
@@ -56,7 +56,7 @@ func (r *run) items(podBatches []*podBatch, tier, part int) []item {
 	for waiting := podBatches; len(waiting) > 0; {
 		var next []*podBatch
 		for _, u := range waiting {
-			if u.follows() {
+			if u.Follows() {
 				continue
 			}
 			before := len(items)
@@ -79,7 +79,7 @@ func (r *run) itemsOf(u *podBatch, tier, part int) []item {
 	if u.left == 0 || !candidates.Any() {
 		return nil
 	}
-	keys := u.coarseKeys()
+	keys := u.CoarseKeys()
 	if len(keys) == 0 {
 		return []item{{u, candidates, u.left, false}}
 	}
@@ -97,7 +97,7 @@ func (r *run) itemsOf(u *podBatch, tier, part int) []item {
 // tierCandidates returns the candidates in a tier's pools that may be bought for the batch.
 func (r *run) tierCandidates(u *podBatch, tier int) packing.Bits {
 	candidates := u.offered.Clone()
-	candidates.And(r.catalog.tiers[tier])
+	candidates.And(r.catalog.Tiers[tier])
 	return candidates
 }
 
@@ -117,8 +117,8 @@ func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	p := &packing.Problem{Budgets: r.budgets}
 	candidates := r.prune(items)
 	for _, b := range candidates {
-		p.Candidates = append(p.Candidates, packing.Candidate{Room: r.catalog.roomOf(b), Price: r.catalog.candidates[b].price, Uses: r.catalog.uses(b),
-			Scarce: r.catalog.candidates[b].offer.CapacityType == capacity.CapacityTypeReserved})
+		p.Candidates = append(p.Candidates, packing.Candidate{Room: r.catalog.RoomOf(b), Price: r.catalog.Candidates[b].Price, Uses: r.catalog.Uses(b),
+			Scarce: r.catalog.Candidates[b].Offer.CapacityType == capacity.CapacityTypeReserved})
 	}
 	for _, it := range items {
 		may := packing.NewBits(len(candidates))
@@ -147,19 +147,19 @@ func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 // rules returns the groups over host names as counting rules among items.
 func (r *run) rules(items []item) []packing.Rule {
 	var out []packing.Rule
-	for _, g := range r.topo.groups {
-		if !g.host {
+	for _, g := range r.topo.Groups {
+		if !g.Host {
 			continue
 		}
 		var rule packing.Rule
 		for i, it := range items {
-			for j := range it.podBatch.owned {
-				o := &it.podBatch.owned[j]
-				if limit, ok := o.kind.limit(o); ok && o.group == g {
+			for j := range it.podBatch.Owned {
+				o := &it.podBatch.Owned[j]
+				if limit, ok := o.Kind.Limit(o); ok && o.Group == g {
 					rule.Owners = append(rule.Owners, packing.Owner{Item: i, Limit: limit})
 				}
 			}
-			if slices.Contains(it.podBatch.member, g) {
+			if slices.Contains(it.podBatch.Member, g) {
 				rule.Members = append(rule.Members, i)
 			}
 		}
@@ -192,16 +192,16 @@ func (r *run) growth(u *podBatch, candidates packing.Bits) (*node, int) {
 	var best *node
 	bestCandidate, bestCost := -1, 0.0
 	for _, n := range r.nodes[r.existing:] {
-		if n.gone || !u.candidates.Has(n.candidate) || u.roomOn(n.index, 1, r) == 0 || !u.allows(r.siteIfPlaced(n)) {
+		if n.gone || !u.candidates.Has(n.candidate) || u.RoomOn(n.index, 1, r) == 0 || !u.Allows(r.siteIfPlaced(n)) {
 			continue
 		}
-		like := r.catalog.compatibility(n.candidate, n.fixed)
-		for b := range r.catalog.candidates {
+		like := r.catalog.Compatibility(n.candidate, n.fixed)
+		for b := range r.catalog.Candidates {
 			// A node of special hardware may become a larger one for pods that must share it.
-			if !candidates.Has(b) && !(r.catalog.special.Has(n.candidate) && u.candidates.Has(b)) || !like.is(b) || !n.admitsPods(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
+			if !candidates.Has(b) && !(r.catalog.Special.Has(n.candidate) && u.candidates.Has(b)) || !like.Is(b) || !n.admitsPods(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
 				continue
 			}
-			if cost := r.catalog.candidates[b].price - r.catalog.candidates[n.candidate].price; best == nil || cost < bestCost {
+			if cost := r.catalog.Candidates[b].Price - r.catalog.Candidates[n.candidate].Price; best == nil || cost < bestCost {
 				best, bestCandidate, bestCost = n, b, cost
 			}
 		}
@@ -211,7 +211,7 @@ func (r *run) growth(u *podBatch, candidates packing.Bits) (*node, int) {
 
 // freeAs returns the capacity left on a planned node if it were bought as candidate b.
 func (r *run) freeAs(n *node, b int) []int64 {
-	room := slices.Clone(r.catalog.roomOf(b))
+	room := slices.Clone(r.catalog.RoomOf(b))
 	for _, s := range n.content {
 		packing.Take(room, s.podBatch.need, s.n)
 	}
@@ -230,9 +230,9 @@ func (r *run) holdsMore(n *node, b int, u *podBatch) bool {
 }
 
 func (r *run) affordableAs(n *node, b int) bool {
-	for _, use := range r.catalog.uses(b) {
+	for _, use := range r.catalog.Uses(b) {
 		left := r.budgets[use.Budget]
-		for _, had := range r.catalog.uses(n.candidate) {
+		for _, had := range r.catalog.Uses(n.candidate) {
 			if had.Budget == use.Budget {
 				left = capacity.SatAdd(left, had.Amount)
 			}
@@ -245,11 +245,11 @@ func (r *run) affordableAs(n *node, b int) bool {
 }
 
 func (r *run) enlarge(n *node, b int) {
-	for _, use := range r.catalog.uses(n.candidate) {
+	for _, use := range r.catalog.Uses(n.candidate) {
 		r.budgets[use.Budget] += use.Amount
 	}
 	n.free, n.candidate = r.freeAs(n, b), b
-	for _, use := range r.catalog.uses(b) {
+	for _, use := range r.catalog.Uses(b) {
 		r.budgets[use.Budget] -= use.Amount
 	}
 }
@@ -257,19 +257,19 @@ func (r *run) enlarge(n *node, b int) {
 // openFirst buys a node for the first pods of a batch that must share a node: the cheapest that holds all of them, or else the one that
 // holds most.
 func (r *run) openFirst(u *podBatch, candidates packing.Bits) bool {
-	if !u.first() {
+	if !u.First() {
 		return false
 	}
 	best, bestFits := -1, 0
-	for b := range r.catalog.candidates {
-		if !candidates.Has(b) || !r.affordable(b) || !u.allows(r.siteBought(b)) {
+	for b := range r.catalog.Candidates {
+		if !candidates.Has(b) || !r.affordable(b) || !u.Allows(r.siteBought(b)) {
 			continue
 		}
-		fits := packing.Fits(r.catalog.roomOf(b), u.need, u.left)
+		fits := packing.Fits(r.catalog.RoomOf(b), u.need, u.left)
 		if fits == 0 {
 			continue
 		}
-		if best < 0 || fits > bestFits || fits == bestFits && r.catalog.candidates[b].price < r.catalog.candidates[best].price {
+		if best < 0 || fits > bestFits || fits == bestFits && r.catalog.Candidates[b].Price < r.catalog.Candidates[best].Price {
 			best, bestFits = b, fits
 		}
 	}
@@ -281,7 +281,7 @@ func (r *run) openFirst(u *podBatch, candidates packing.Bits) bool {
 }
 
 func (r *run) affordable(b int) bool {
-	for _, use := range r.catalog.uses(b) {
+	for _, use := range r.catalog.Uses(b) {
 		if use.Amount > r.budgets[use.Budget] {
 			return false
 		}

@@ -25,17 +25,17 @@ func (p *Planner) Candidates(view *capacity.View, class *capacity.Class, opts ca
 	// The cheapest candidate of each.
 	best := map[place]int{}
 	var order []place
-	for b := range r.catalog.candidates {
-		x := &r.catalog.candidates[b]
-		if !u.offered.Has(b) || !roomFor(r.catalog.roomOf(b), u.need) {
+	for b := range r.catalog.Candidates {
+		x := &r.catalog.Candidates[b]
+		if !u.offered.Has(b) || !roomFor(r.catalog.RoomOf(b), u.need) {
 			continue
 		}
-		at := place{x.pool, x.offer.Zone, x.offer.CapacityType}
+		at := place{x.Pool, x.Offer.Zone, x.Offer.CapacityType}
 		other, known := best[at]
 		if !known {
 			order = append(order, at)
 		}
-		if !known || x.price < r.catalog.candidates[other].price {
+		if !known || x.Price < r.catalog.Candidates[other].Price {
 			best[at] = b
 		}
 	}

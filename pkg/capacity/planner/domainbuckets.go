@@ -7,6 +7,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // domainBucket holds the candidates of a pod batch that have the same values for the labels over which its pods are counted.
@@ -49,13 +50,13 @@ func (r *run) parts(candidates packing.Bits, keys []string) []*part {
 	var all [][]int
 	index := map[string]int{}
 	var key []byte
-	for b := range r.catalog.candidates {
+	for b := range r.catalog.Candidates {
 		if !candidates.Has(b) {
 			continue
 		}
 		key = key[:0]
 		for _, label := range keys {
-			v, ok := r.catalog.label(b, label)
+			v, ok := r.catalog.Label(b, label)
 			key = append(key, v...)
 			if !ok {
 				key = append(key, 1)
@@ -66,13 +67,13 @@ func (r *run) parts(candidates packing.Bits, keys []string) []*part {
 		if !ok {
 			at = len(out)
 			index[string(key)] = at
-			out, all = append(out, &part{candidates: packing.NewBits(len(r.catalog.candidates))}), append(all, nil)
+			out, all = append(out, &part{candidates: packing.NewBits(len(r.catalog.Candidates))}), append(all, nil)
 		}
 		out[at].candidates.Set(b)
 		all[at] = append(all[at], b)
 	}
 	for i, p := range out {
-		p.front = r.catalog.nonDominated(all[i], func(int, int) bool { return true })
+		p.front = r.catalog.NonDominated(all[i], func(int, int) bool { return true })
 	}
 	if r.partsOf == nil {
 		r.partsOf = map[string][]*part{}
@@ -88,15 +89,15 @@ func (r *run) domainBuckets(u *podBatch, candidates packing.Bits, keys []string)
 		c := &domainBucket{candidates: p.candidates, first: p.front[0], cost: math.Inf(1), alone: math.Inf(1)}
 		some := false
 		for _, b := range p.front {
-			if packing.Fits(r.catalog.roomOf(b), u.need, 1) == 0 || !r.affordable(b) {
+			if packing.Fits(r.catalog.RoomOf(b), u.need, 1) == 0 || !r.affordable(b) {
 				continue
 			}
 			some = true
-			if at, ok := r.catalog.reservation(b); ok {
+			if at, ok := r.catalog.Reservation(b); ok {
 				r.countPaid(u, c, b, at)
 				continue
 			}
-			c.cost, c.alone = min(c.cost, r.shareCost(u, b)), min(c.alone, r.catalog.candidates[b].price)
+			c.cost, c.alone = min(c.cost, r.shareCost(u, b)), min(c.alone, r.catalog.Candidates[b].Price)
 		}
 		if some {
 			out = append(out, c)
@@ -116,7 +117,7 @@ func (r *run) countPaid(u *podBatch, c *domainBucket, b, reservation int) {
 	}
 	c.each[reservation] = 1
 	if !r.alone {
-		c.each[reservation] = packing.Fits(r.catalog.roomOf(b), u.need, min(u.left, u.most))
+		c.each[reservation] = packing.Fits(r.catalog.RoomOf(b), u.need, min(u.left, u.Most))
 	}
 	c.paid += c.each[reservation] * int(min(int64(u.left), max(0, r.budgets[reservation]-r.claimed[reservation])))
 }
@@ -153,13 +154,13 @@ func (r *run) weigh(domainBuckets []*domainBucket) {
 
 // shareCost returns what a pod costs if its node is shared perfectly: the largest share that it takes of any resource.
 func (r *run) shareCost(u *podBatch, b int) float64 {
-	share := 1 / float64(u.most)
+	share := 1 / float64(u.Most)
 	for d, n := range u.need {
-		if room := r.catalog.roomOf(b)[d]; n > 0 && room != packing.Unlimited {
+		if room := r.catalog.RoomOf(b)[d]; n > 0 && room != packing.Unlimited {
 			share = max(share, float64(n)/float64(room))
 		}
 	}
-	return share * r.catalog.candidates[b].price
+	return share * r.catalog.Candidates[b].Price
 }
 
 // assign chooses a domain bucket for each of up to most pods of the batch, so that spread, affinity and anti-affinity hold over all pods
@@ -174,10 +175,10 @@ func (r *run) assign(u *podBatch, domainBuckets []*domainBucket, most int) {
 		var bestChoice choice
 		for _, c := range domainBuckets {
 			where := r.siteBought(c.first)
-			if math.IsInf(c.next(), 1) || !u.allows(where) {
+			if math.IsInf(c.next(), 1) || !u.Allows(where) {
 				continue
 			}
-			if x := (choice{even: u.even(where, lowest), cost: c.next(), tally: u.tally(where)}); best == nil || x.better(bestChoice) {
+			if x := (choice{even: u.Even(where, lowest), cost: c.next(), tally: u.Tally(where)}); best == nil || x.better(bestChoice) {
 				best, bestChoice = c, x
 			}
 		}
@@ -198,30 +199,30 @@ type choice struct {
 	// even: with one more pod there, no spread is more uneven than it may be.
 	even  bool
 	cost  float64
-	tally tally
+	tally topology.Tally
 }
 
 func (a choice) better(b choice) bool {
 	if a.even != b.even {
 		return a.even
 	}
-	if !a.even && a.tally.own != b.tally.own {
-		return a.tally.own < b.tally.own
+	if !a.even && a.tally.Own != b.tally.Own {
+		return a.tally.Own < b.tally.Own
 	}
 	if a.cost < b.cost*(1-1e-9) || b.cost < a.cost*(1-1e-9) {
 		return a.cost < b.cost
 	}
-	return a.tally.less(b.tally)
+	return a.tally.Less(b.tally)
 }
 
 // lowest returns, for each of the batch's own spread constraints, the least count of a domain that the buckets can reach.
 func (u *podBatch) lowest(domainBuckets []*domainBucket, r *run) []int {
-	out := make([]int, len(u.spreads))
-	for i, g := range u.spreads {
+	out := make([]int, len(u.Spreads))
+	for i, g := range u.Spreads {
 		out[i] = math.MaxInt
 		for _, c := range domainBuckets {
-			if d, ok := r.siteBought(c.first).of(g); ok {
-				out[i] = min(out[i], g.counts[d])
+			if d, ok := r.siteBought(c.first).Of(g); ok {
+				out[i] = min(out[i], g.Counts[d])
 			}
 		}
 	}
@@ -236,30 +237,30 @@ type assumption struct {
 
 func (r *run) assume(u *podBatch, b, n int) {
 	where := r.siteBought(b)
-	for _, g := range u.member {
-		if g.host || g.filter != nil && !r.countsCandidate(g, b, func(key string) (string, bool) { return r.catalog.label(b, key) }) {
+	for _, g := range u.Member {
+		if g.Host || g.Filter != nil && !r.countsCandidate(g, b, func(key string) (string, bool) { return r.catalog.Label(b, key) }) {
 			continue
 		}
-		if d, ok := where.of(g); ok {
-			g.add(d, n)
-			if g.filter != nil {
-				if g.nodes[d] += n; g.nodes[d] == 0 {
-					delete(g.nodes, d)
+		if d, ok := where.Of(g); ok {
+			g.Add(d, n)
+			if g.Filter != nil {
+				if g.Nodes[d] += n; g.Nodes[d] == 0 {
+					delete(g.Nodes, d)
 				}
 			}
 		}
 	}
-	for i := range u.all {
-		o := &u.all[i]
-		if o.group.host {
+	for i := range u.All {
+		o := &u.All[i]
+		if o.Group.Host {
 			continue
 		}
-		d, ok := where.of(o.group)
+		d, ok := where.Of(o.Group)
 		if !ok {
 			continue
 		}
-		if o.excludes() {
-			o.group.owners[d] += n
+		if o.Excludes() {
+			o.Group.Owners[d] += n
 		}
 	}
 }

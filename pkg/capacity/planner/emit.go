@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // emit returns the plan.
@@ -39,10 +40,10 @@ func (r *run) emit(order []binding) outcome {
 		if p.CapacityType == capacity.CapacityTypeReserved {
 			out.LowerBound = 0 // reserved capacity is paid for already, and would be compared with list prices
 		}
-		if p.Price < r.catalog.candidates[n.candidate].offer.Price {
+		if p.Price < r.catalog.Candidates[n.candidate].Offer.Price {
 			out.LowerBound = 0 // minValues require special hardware that is cheaper than what was packed
 		}
-		out.compared += r.catalog.candidates[n.shape.candidates[0]].price
+		out.compared += r.catalog.Candidates[n.shape.candidates[0]].Price
 	}
 	for _, n := range r.nodes {
 		for _, s := range n.content {
@@ -70,7 +71,7 @@ func (r *run) emit(order []binding) outcome {
 }
 
 // joined returns the number of each batch's group: batches are in one group if their placements depend on each other, by a constraint
-// (constraint.depends) or by a gang. 0: no group.
+// (topology.Constraint.Depends) or by a gang. 0: no group.
 func (r *run) joined() []int {
 	parent := make([]int, len(r.podBatches))
 	for i := range parent {
@@ -88,13 +89,13 @@ func (r *run) joined() []int {
 		depends[a], depends[b] = true, true
 		parent[find(max(a, b))] = find(min(a, b))
 	}
-	members := map[*group][]int{}
+	members := map[*topology.Group][]int{}
 	gangs := map[string]int{}
 	for _, u := range r.podBatches {
 		if u.left == len(u.holders) {
 			continue
 		}
-		for _, g := range u.member {
+		for _, g := range u.Member {
 			members[g] = append(members[g], u.index)
 		}
 		if u.gang != nil {
@@ -110,13 +111,13 @@ func (r *run) joined() []int {
 		if u.left == len(u.holders) {
 			continue
 		}
-		for i := range u.owned {
-			o := &u.owned[i]
-			if !o.depends() {
+		for i := range u.Owned {
+			o := &u.Owned[i]
+			if !o.Depends() {
 				continue
 			}
 			join(u.index, u.index)
-			for _, m := range members[o.group] {
+			for _, m := range members[o.Group] {
 				join(u.index, m)
 			}
 		}

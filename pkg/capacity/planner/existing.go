@@ -7,11 +7,12 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // fillOpen places what it can of a batch on nodes that exist, are in flight or are planned already, in this order.
 func (r *run) fillOpen(u *podBatch) {
-	keys := u.coarseKeys()
+	keys := u.CoarseKeys()
 	for u.left > 0 {
 		before := u.left
 		places := r.places(u, keys)
@@ -20,7 +21,7 @@ func (r *run) fillOpen(u *podBatch) {
 		}
 		r.fillPlaces(u, places, len(keys) > 0)
 		// If every node got one more pod, the least count over host names has risen, and there may be capacity again.
-		if u.left == before || !u.spreadsOverHosts() {
+		if u.left == before || !u.SpreadsOverHosts() {
 			return
 		}
 	}
@@ -36,7 +37,7 @@ func (r *run) places(u *podBatch, keys []string) []*places {
 	var out []*places
 	index := map[string]*places{}
 	for _, n := range r.nodes {
-		if n.gone || packing.Fits(n.free, u.need, 1) == 0 || !r.admits(u, n) || u.roomOn(n.index, 1, r) == 0 {
+		if n.gone || packing.Fits(n.free, u.need, 1) == 0 || !r.admits(u, n) || u.RoomOn(n.index, 1, r) == 0 {
 			continue
 		}
 		var id strings.Builder
@@ -62,7 +63,7 @@ func (r *run) places(u *podBatch, keys []string) []*places {
 // labelIfPlaced returns the label that a node would have once a pod that depends on it is there.
 func (r *run) labelIfPlaced(n *node, key string) (string, bool) {
 	if n.planned() {
-		return r.catalog.label(n.candidate, key)
+		return r.catalog.Label(n.candidate, key)
 	}
 	return n.view.Label(key)
 }
@@ -75,23 +76,23 @@ func (r *run) admits(u *podBatch, n *node) bool {
 	if n.view.Closed || n.view.Unschedulable && !capacity.Tolerates(u.Tolerations, &unschedulableTaint) || r.forbiddenNode[forbiddenNode{u.Key, n.view.Name}] {
 		return false
 	}
-	return u.asks.tolerates(n.view.Taints) == nil && u.asks.matches(n.view.Label)
+	return u.asks.Tolerates(n.view.Taints) == nil && u.asks.Matches(n.view.Label)
 }
 
 // fillPlaces places pods of the batch in the domain with the fewest pods, one by one if labels matter.
 func (r *run) fillPlaces(u *podBatch, all []*places, coarse bool) {
 	for u.left > 0 {
 		var best *places
-		var bestTally tally
+		var bestTally topology.Tally
 		for _, p := range all {
 			if len(p.nodes) == 0 {
 				continue
 			}
 			where := r.siteIfPlaced(p.nodes[0])
-			if coarse && !u.allows(where) {
+			if coarse && !u.Allows(where) {
 				continue
 			}
-			if c := u.tally(where); best == nil || c.less(bestTally) {
+			if c := u.Tally(where); best == nil || c.Less(bestTally) {
 				best, bestTally = p, c
 			}
 		}
@@ -103,7 +104,7 @@ func (r *run) fillPlaces(u *podBatch, all []*places, coarse bool) {
 		if coarse {
 			k = min(k, 1)
 		}
-		if k = u.roomOn(n.index, k, r); k == 0 {
+		if k = u.RoomOn(n.index, k, r); k == 0 {
 			best.nodes = best.nodes[1:]
 			continue
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // explanation is an Explanation that is being written.
@@ -58,7 +60,7 @@ func (r *run) explainRefusal(u *podBatch, e *explanation) {
 	u.level = len(u.steps)
 	r.relax(u)
 	r.explainOthers(u, nil, e)
-	for _, p := range r.catalog.pools {
+	for _, p := range r.catalog.Pools {
 		reason, _ := r.reason(u, p)
 		e.say("pool %s: %s", p.Name, reason)
 	}
@@ -108,7 +110,7 @@ func (r *run) explainNode(n *node, e *explanation) {
 	e.say("it is on a new node of pool %s: %s, %s%s, at %s $/h, %s", t.Pool.Name, t.Offers[0].Type.Name, t.CapacityType, where, dollars(t.Price), company)
 	var use []string
 	asked := r.requests(n)
-	for _, name := range r.dims.resources {
+	for _, name := range r.dims.Resources {
 		if room := t.Offers[0].Type.Allocatable[name]; room > 0 && asked[name] > 0 {
 			use = append(use, fmt.Sprintf("%.0f %% of its %s", 100*float64(asked[name])/float64(room), name))
 		}
@@ -151,7 +153,7 @@ func (r *run) explainOthers(u *podBatch, n *node, e *explanation) {
 func (r *run) whyNot(u *podBatch, n *node) string {
 	for d, v := range u.need {
 		if v > n.free[d] {
-			return "with too little " + r.dims.name(d)
+			return "with too little " + r.dims.Name(d)
 		}
 	}
 	if n.view.Unschedulable && !capacity.Tolerates(u.Tolerations, &unschedulableTaint) {
@@ -160,20 +162,20 @@ func (r *run) whyNot(u *podBatch, n *node) string {
 	if r.forbiddenNode[forbiddenNode{u.Key, n.view.Name}] {
 		return "refused by a filter of the scheduler"
 	}
-	if t := u.asks.tolerates(n.view.Taints); t != nil {
+	if t := u.asks.Tolerates(n.view.Taints); t != nil {
 		return "with the taint " + taintText(t)
 	}
-	hard := asks{terms: u.Terms}
-	if !hard.matches(n.view.Label) {
+	hard := catalog.Asks{Terms: u.Terms}
+	if !hard.Matches(n.view.Label) {
 		return "without the labels it asks for"
 	}
-	if !u.asks.matches(n.view.Label) {
+	if !u.asks.Matches(n.view.Label) {
 		return "without the labels it prefers"
 	}
-	if u.roomOn(n.index, 1, r) == 0 {
+	if u.RoomOn(n.index, 1, r) == 0 {
 		return "where other pods or host ports stand in its way"
 	}
-	if !u.allows(r.siteIfPlaced(n)) {
+	if !u.Allows(r.siteIfPlaced(n)) {
 		return "where its spread or affinity doesn't allow it"
 	}
 	return "that others of the plan had filled when its turn came" // capacity that is free in the end may not have been free then
@@ -182,31 +184,31 @@ func (r *run) whyNot(u *podBatch, n *node) string {
 // explainCost compares the pod's share of its node with a node to itself.
 func (r *run) explainCost(u *podBatch, n *node, e *explanation) {
 	alone, best := -1, math.Inf(1)
-	for b := range r.catalog.candidates {
-		if u.offered.Has(b) && r.catalog.candidates[b].pool == r.catalog.candidates[n.candidate].pool && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 && r.catalog.candidates[b].price < best {
-			alone, best = b, r.catalog.candidates[b].price
+	for b := range r.catalog.Candidates {
+		if u.offered.Has(b) && r.catalog.Candidates[b].Pool == r.catalog.Candidates[n.candidate].Pool && packing.Fits(r.catalog.RoomOf(b), u.need, 1) > 0 && r.catalog.Candidates[b].Price < best {
+			alone, best = b, r.catalog.Candidates[b].Price
 		}
 	}
 	if alone < 0 {
 		return
 	}
 	e.say("its share of the node costs %s $/h; the cheapest node of its own would be %s at %s $/h", dollars(r.shareCost(u, n.shape.candidates[0])),
-		r.catalog.typeOf(alone).Name, dollars(r.catalog.candidates[alone].offer.Price))
+		r.catalog.TypeOf(alone).Name, dollars(r.catalog.Candidates[alone].Offer.Price))
 }
 
 // explainPools says why the node isn't from another pool.
 func (r *run) explainPools(u *podBatch, n *node, e *explanation) {
-	own := r.catalog.pools[r.catalog.candidates[n.candidate].pool]
-	for _, p := range r.catalog.pools {
+	own := r.catalog.Pools[r.catalog.Candidates[n.candidate].Pool]
+	for _, p := range r.catalog.Pools {
 		if p == own {
 			continue
 		}
-		if p.tier > own.tier {
+		if p.Tier > own.Tier {
 			e.say("pool %s comes after pool %s by weight", p.Name, own.Name)
 			continue
 		}
 		reason, _ := r.reason(u, p)
-		if reason == noReason && p.tier == own.tier {
+		if reason == noReason && p.Tier == own.Tier {
 			reason = "it could hold the pod, but the plan with this node is cheaper"
 		}
 		e.say("pool %s (weight %d): %s", p.Name, p.Weight, reason)
@@ -215,31 +217,25 @@ func (r *run) explainPools(u *podBatch, n *node, e *explanation) {
 
 // explainConstraints says where the pods are that its constraints count.
 func (r *run) explainConstraints(u *podBatch, n *node, e *explanation) {
-	for i := range u.owned {
-		o := &u.owned[i]
-		g := o.group
-		if g.host {
+	for i := range u.Owned {
+		o := &u.Owned[i]
+		g := o.Group
+		if g.Host {
 			continue
 		}
-		var counts []string
-		values := r.topo.domains[g.key]
-		for _, value := range slices.Sorted(maps.Keys(values)) {
-			if d := values[value]; g.counts[d] > 0 || g.nodes[d] > 0 || g.forced[d] {
-				counts = append(counts, fmt.Sprintf("%s %d", value, g.counts[d]))
-			}
-		}
-		what := o.kind.explain(o)
-		if !o.hard() {
+		what := o.Kind.Explain(o)
+		if !o.Hard() {
 			what = "preferred " + what
 		}
-		at, ok := r.label(n, g.key)
+		at, ok := r.label(n, g.Key)
 		if !ok {
 			at = "none"
 		}
+		counts := r.topo.Counted(g)
 		if len(counts) == 0 {
 			counts = []string{"none"}
 		}
-		e.say("%s over %s, here %s; other pods that it counts: %s", what, g.key, at, strings.Join(counts, ", "))
+		e.say("%s over %s, here %s; other pods that it counts: %s", what, g.Key, at, strings.Join(counts, ", "))
 	}
 }
 
@@ -248,13 +244,13 @@ func (r *run) explainPreferences(u *podBatch, e *explanation) {
 	if u.level == 0 {
 		return
 	}
-	counts := map[step]int{}
+	counts := map[topology.Step]int{}
 	for _, s := range u.steps[:u.level] {
 		counts[s]++
 	}
 	var parts []string
 	for _, s := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%s (%d)", steps[s], counts[s]))
+		parts = append(parts, fmt.Sprintf("%s (%d)", topology.Steps[s], counts[s]))
 	}
 	if r.opts.IgnorePreferences {
 		e.say("preferences are ignored by setting: %s", strings.Join(parts, ", "))

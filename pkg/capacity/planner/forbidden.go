@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // forbidden holds what is ruled out on new nodes, by class and pool. There may be hundreds of pools, each with a few offerings ruled out.
@@ -41,11 +42,11 @@ func (r *run) forbid(u *podBatch) {
 	if len(of) == 0 {
 		return
 	}
-	for _, p := range r.catalog.pools {
+	for _, p := range r.catalog.Pools {
 		for _, f := range of[p.Name] {
-			for _, v := range p.labelChoices {
-				for b := v.first; b < v.last; b++ {
-					if f.RulesOut(&r.catalog.candidates[b].offer) {
+			for _, v := range p.LabelChoices {
+				for b := v.First; b < v.Last; b++ {
+					if f.RulesOut(&r.catalog.Candidates[b].Offer) {
 						u.candidates.Clear(b)
 					}
 				}
@@ -57,22 +58,22 @@ func (r *run) forbid(u *podBatch) {
 // avoidDaemons removes the batch's candidates with daemons that its pods must not share a node or domain with, by anti-affinity of either
 // side.
 func (r *run) avoidDaemons(u *podBatch) {
-	avoid := func(g *group, daemons []int) {
+	avoid := func(g *topology.Group, daemons []int) {
 		for _, d := range daemons {
-			for b := range r.catalog.candidates {
-				if _, ok := r.catalog.label(b, g.key); u.candidates.Has(b) && (ok || g.host) && r.daemons.candidates[d].Has(b) {
+			for b := range r.catalog.Candidates {
+				if _, ok := r.catalog.Label(b, g.Key); u.candidates.Has(b) && (ok || g.Host) && r.daemons.Candidates[d].Has(b) {
 					u.candidates.Clear(b)
 				}
 			}
 		}
 	}
-	for i := range u.owned {
-		if o := &u.owned[i]; o.effect == repels {
-			avoid(o.group, o.group.daemons)
+	for i := range u.Owned {
+		if o := &u.Owned[i]; o.Effect == topology.Repels {
+			avoid(o.Group, o.Group.Daemons)
 		}
 	}
-	for _, g := range u.blocked {
-		avoid(g, g.repelling)
+	for _, g := range u.Blocked {
+		avoid(g, g.Repelling)
 	}
 }
 
@@ -83,7 +84,7 @@ const maxPoolsNamed = 3
 // no other pool could launch a node for the pod.
 func (r *run) byFilters(u *podBatch, by *capacity.Forbidden, pools []string, all bool) string {
 	var plugins []string
-	for _, p := range r.catalog.pools {
+	for _, p := range r.catalog.Pools {
 		for _, f := range r.forbidden[u.Key][p.Name] {
 			if f.Plugin != "" && !slices.Contains(plugins, f.Plugin) {
 				plugins = append(plugins, f.Plugin)

@@ -4,38 +4,32 @@ import (
 	"slices"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // learn finds out what went wrong in an attempt and changes what the next attempt starts from. It returns false if there is nothing to
 // change.
 func (r *run) learn() bool {
 	if r.learnGangs() {
-		r.forgetDomains()
+		r.topo.ForgetDomains() // the next attempt will place pods differently
 		return true
 	}
 	if r.learnDomains() || r.learnPriority() {
 		return true
 	}
 	if r.learnMinimum() {
-		r.forgetDomains()
+		r.topo.ForgetDomains()
 		return true
 	}
 	return false
 }
 
-// forgetDomains reverts what learnDomains has set, because the next attempt will place pods differently.
-func (r *run) forgetDomains() {
-	for _, g := range r.topo.groups {
-		clear(g.forced)
-		g.hostFromZero = false
-	}
-}
-
 // mayLearn reports whether an attempt can teach anything.
 func (r *run) mayLearn() bool {
 	return slices.ContainsFunc(r.podBatches, func(u *podBatch) bool { return u.gang != nil }) ||
-		slices.ContainsFunc(r.topo.groups, func(g *group) bool { return g.filter != nil }) ||
-		slices.ContainsFunc(r.catalog.pools, func(p *poolOffers) bool { return len(p.limits) > 0 || p.minimum })
+		slices.ContainsFunc(r.topo.Groups, func(g *topology.Group) bool { return g.Filter != nil }) ||
+		slices.ContainsFunc(r.catalog.Pools, func(p *catalog.PoolOffers) bool { return len(p.LimitBudgets) > 0 || p.Minimum })
 }
 
 // learnGangs leaves out the last gang that can't be placed with as many pods as it needs: without it, others may use that capacity.
@@ -78,21 +72,9 @@ func (r *run) learnDomains() bool {
 		if u.unordered == 0 {
 			continue
 		}
-		for i := range u.owned {
-			o := &u.owned[i]
-			if o.effect != spreads {
-				continue
-			}
-			if o.group.host {
-				learned = learned || !o.group.hostFromZero
-				o.group.hostFromZero = true
-				continue
-			}
-			for d := range o.group.nodes {
-				if _, before := o.group.base.nodes[d]; !before && !o.group.forced[d] {
-					o.group.forced[d] = true
-					learned = true
-				}
+		for i := range u.Owned {
+			if o := &u.Owned[i]; o.Effect == topology.Spreads {
+				learned = o.Group.LearnDomains() || learned
 			}
 		}
 	}
@@ -115,14 +97,14 @@ func (r *run) learnPriority() bool {
 
 // atLimit reports whether a pool's limit keeps the batch out of that pool.
 func (r *run) atLimit(u *podBatch) bool {
-	for _, p := range r.catalog.pools {
-		if len(p.limits) == 0 {
+	for _, p := range r.catalog.Pools {
+		if len(p.LimitBudgets) == 0 {
 			continue
 		}
 		var candidates []int
-		for _, v := range p.labelChoices {
-			for b := v.first; b < v.last; b++ {
-				if u.offered.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
+		for _, v := range p.LabelChoices {
+			for b := v.First; b < v.Last; b++ {
+				if u.offered.Has(b) && packing.Fits(r.catalog.RoomOf(b), u.need, 1) > 0 {
 					candidates = append(candidates, b)
 				}
 			}
@@ -141,10 +123,10 @@ func (r *run) learnMinimum() bool {
 		if n.short == "" {
 			continue
 		}
-		p := r.catalog.pools[r.catalog.candidates[n.candidate].pool]
+		p := r.catalog.Pools[r.catalog.Candidates[n.candidate].Pool]
 		for _, s := range n.content {
 			if s.podBatch.banned == nil {
-				s.podBatch.banned = map[*poolOffers]string{}
+				s.podBatch.banned = map[*catalog.PoolOffers]string{}
 			}
 			if _, known := s.podBatch.banned[p]; !known {
 				s.podBatch.banned[p] = n.short

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // node is an existing or a planned node, while a plan is made.
@@ -16,11 +17,11 @@ type node struct {
 	content   []share
 	free      []int64
 	// sure are the topology domains that a planned node certainly has.
-	sure site
+	sure topology.Site
 	// fixed are the labels that must have the same value whatever is launched.
 	fixed []string
 	// present are the topology groups in which register has entered the node.
-	present map[*group]bool
+	present map[*topology.Group]bool
 	gone    bool
 	// lost: pods were removed from it since its shape was found.
 	lost bool
@@ -60,24 +61,39 @@ func (r *run) label(n *node, key string) (string, bool) {
 		v, ok := n.shape.template.Labels[key]
 		return v, ok
 	case slices.Contains(n.fixed, key) || key == capacity.LabelCapacityType:
-		return r.catalog.label(n.candidate, key)
+		return r.catalog.Label(n.candidate, key)
 	}
-	b := &r.catalog.candidates[n.candidate]
-	v, ok := r.catalog.pools[b.pool].labelChoices[b.labelChoice].labels[key]
+	b := &r.catalog.Candidates[n.candidate]
+	v, ok := r.catalog.Pools[b.Pool].LabelChoices[b.LabelChoice].Labels[key]
 	return v, ok
 }
 
 // counts reports whether a spread group considers the node.
-func (r *run) counts(g *group, n *node) bool {
+func (r *run) counts(g *topology.Group, n *node) bool {
 	if !n.planned() {
-		return r.topo.eligible[g].Has(n.index)
+		return r.topo.Eligible[g].Has(n.index)
 	}
 	return r.countsCandidate(g, n.candidate, func(key string) (string, bool) { return r.label(n, key) })
 }
 
+// Least returns the least count on any node that a spread group over host names considers. While nodes are being planned a new node
+// may always be added, with a count of zero; when the placements are put in order all nodes are known.
+func (r *run) Least(g *topology.Group, minDomains int) int {
+	if !r.ordering && (g.HostFromZero || len(r.nodes) > r.existing) {
+		return 0
+	}
+	return g.LeastNode(minDomains, func(each func(node int)) {
+		for _, n := range r.nodes[r.existing:] {
+			if !n.gone && r.counts(g, n) {
+				each(n.index)
+			}
+		}
+	})
+}
+
 // countsCandidate reports whether a spread group will consider a node bought as candidate b with these labels.
-func (r *run) countsCandidate(g *group, b int, label func(key string) (string, bool)) bool {
-	return g.filter.allows(r.catalog.pools[r.catalog.candidates[b].pool].Taints, label)
+func (r *run) countsCandidate(g *topology.Group, b int, label func(key string) (string, bool)) bool {
+	return g.Filter.Allows(r.catalog.Pools[r.catalog.Candidates[b].Pool].Taints, label)
 }
 
 // place places k pods of a batch on a node.
@@ -117,18 +133,18 @@ func (r *run) place(u *podBatch, n *node, k int) {
 
 // tally adds k pods of a batch on a node to the groups that count them or that belong to their anti-affinity terms.
 func (r *run) tally(u *podBatch, n *node, k int) {
-	for _, g := range u.member {
-		if g.filter != nil && !r.counts(g, n) {
+	for _, g := range u.Member {
+		if g.Filter != nil && !r.counts(g, n) {
 			continue
 		}
 		if d, ok := r.domain(n, g); ok {
-			g.add(d, k)
+			g.Add(d, k)
 		}
 	}
-	for i := range u.all {
-		if o := &u.all[i]; o.excludes() {
-			if d, ok := r.domain(n, o.group); ok {
-				o.group.owners[d] += k
+	for i := range u.All {
+		if o := &u.All[i]; o.Excludes() {
+			if d, ok := r.domain(n, o.Group); ok {
+				o.Group.Owners[d] += k
 			}
 		}
 	}
@@ -137,7 +153,7 @@ func (r *run) tally(u *podBatch, n *node, k int) {
 // register enters a new node in the topology groups that change when a node appears: for a spread over a label its domain then exists, and
 // its DaemonSet pods are counted. Groups whose node filter its labels may not pass are skipped.
 func (r *run) register(n *node) {
-	for _, g := range r.topo.opening {
+	for _, g := range r.topo.Opening {
 		if n.present[g] {
 			continue
 		}
@@ -145,21 +161,21 @@ func (r *run) register(n *node) {
 		if !ok {
 			continue
 		}
-		if g.filter != nil && !r.counts(g, n) {
+		if g.Filter != nil && !r.counts(g, n) {
 			continue // as far as its labels are certain now
 		}
 		if n.present == nil {
-			n.present = map[*group]bool{}
+			n.present = map[*topology.Group]bool{}
 		}
 		n.present[g] = true
-		if k := r.daemons.among(g.repelling, n.candidate); k > 0 {
-			g.owners[d] += k
+		if k := r.daemons.Among(g.Repelling, n.candidate); k > 0 {
+			g.Owners[d] += k
 		}
-		if g.filter != nil && !g.host {
-			g.nodes[d]++
+		if g.Filter != nil && !g.Host {
+			g.Nodes[d]++
 		}
-		if k := r.daemons.among(g.daemons, n.candidate); k > 0 {
-			g.add(d, k)
+		if k := r.daemons.Among(g.Daemons, n.candidate); k > 0 {
+			g.Add(d, k)
 		}
 	}
 }
@@ -167,9 +183,9 @@ func (r *run) register(n *node) {
 // open adds a planned node that is bought as candidate b.
 func (r *run) open(b int) *node {
 	n := &node{index: len(r.nodes), candidate: b}
-	n.free = append(n.free, r.catalog.roomOf(b)...)
+	n.free = append(n.free, r.catalog.RoomOf(b)...)
 	r.nodes = append(r.nodes, n)
-	for _, use := range r.catalog.uses(b) {
+	for _, use := range r.catalog.Uses(b) {
 		r.budgets[use.Budget] -= use.Amount
 	}
 	r.ascertain(n)
@@ -178,18 +194,18 @@ func (r *run) open(b int) *node {
 }
 
 // siteBought returns the site of a node bought as candidate b.
-func (r *run) siteBought(b int) site {
+func (r *run) siteBought(b int) topology.Site {
 	if r.binSites == nil {
-		r.binSites = make([]site, len(r.catalog.candidates))
+		r.binSites = make([]topology.Site, len(r.catalog.Candidates))
 	}
 	if r.binSites[b] == nil {
-		r.binSites[b] = r.topo.site(func(key string) (string, bool) { return r.catalog.label(b, key) })
+		r.binSites[b] = r.topo.Site(func(key string) (string, bool) { return r.catalog.Label(b, key) })
 	}
 	return r.binSites[b]
 }
 
 // siteIfPlaced returns the site that a node would have once a pod that depends on it is there.
-func (r *run) siteIfPlaced(n *node) site {
+func (r *run) siteIfPlaced(n *node) topology.Site {
 	if n.planned() {
 		return r.siteBought(n.candidate)
 	}
@@ -198,16 +214,16 @@ func (r *run) siteIfPlaced(n *node) site {
 
 // ascertain sets the domains that a planned node certainly has by now.
 func (r *run) ascertain(n *node) {
-	n.sure = r.topo.site(func(key string) (string, bool) { return r.label(n, key) })
+	n.sure = r.topo.Site(func(key string) (string, bool) { return r.label(n, key) })
 }
 
 // domain returns the node's domain in a group, as far as it is certain.
-func (r *run) domain(n *node, g *group) (int, bool) {
+func (r *run) domain(n *node, g *topology.Group) (int, bool) {
 	switch {
-	case g.host:
+	case g.Host:
 		return n.index, true
 	case n.planned():
-		return n.sure.of(g)
+		return n.sure.Of(g)
 	}
-	return r.nodeSites[n.index].of(g)
+	return r.nodeSites[n.index].Of(g)
 }

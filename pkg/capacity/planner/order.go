@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 	"slices"
 	"strings"
 )
@@ -37,13 +38,11 @@ func (r *run) order() []binding {
 // never became legal.
 func (r *run) sequence(podBatches []*podBatch) ([]binding, []*queue) {
 	r.ordering = true
-	for _, g := range r.topo.groups {
-		g.restore()
-	}
+	r.topo.Restore()
 	for _, u := range r.podBatches {
 		u.demandHard()
 	}
-	r.topo.changes++
+	r.topo.Changes++
 	for _, n := range r.nodes[r.existing:] {
 		clear(n.present)
 		if !n.gone {
@@ -109,7 +108,7 @@ func (l *line) done(at int) {
 }
 
 func (r *run) queueOf(u *podBatch) *queue {
-	keys := u.coarseKeys()
+	keys := u.CoarseKeys()
 	q := &queue{podBatch: u, coarse: len(keys) > 0}
 	index := map[string]*line{}
 	for _, p := range merged(u.placed) {
@@ -160,7 +159,7 @@ func (r *run) drain(q *queue, out []binding) []binding {
 		if q.coarse {
 			k = 1
 		}
-		k = q.podBatch.roomOn(p.node.index, k, r)
+		k = q.podBatch.RoomOn(p.node.index, k, r)
 		r.tally(q.podBatch, p.node, k)
 		if last := len(out) - 1; last >= 0 && out[last].podBatch == q.podBatch && out[last].node == p.node {
 			out[last].n += k
@@ -176,7 +175,7 @@ func (r *run) drain(q *queue, out []binding) []binding {
 // nextAllowed returns the next placement: in the domain with the fewest pods in which one is legal.
 func (r *run) nextAllowed(q *queue) (*line, int) {
 	var best *line
-	bestAt, bestTally := 0, tally{}
+	bestAt, bestTally := 0, topology.Tally{}
 	for _, l := range q.places {
 		if len(l.waiting) == 0 {
 			continue
@@ -186,15 +185,15 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 		if !n.planned() {
 			where = r.nodeSites[n.index]
 		}
-		if q.coarse && !q.podBatch.allows(where) {
+		if q.coarse && !q.podBatch.Allows(where) {
 			continue
 		}
-		c := q.podBatch.tally(where)
-		if best != nil && !c.less(bestTally) {
+		c := q.podBatch.Tally(where)
+		if best != nil && !c.Less(bestTally) {
 			continue
 		}
 		for i, p := range l.waiting {
-			if q.podBatch.roomOn(p.node.index, 1, r) > 0 {
+			if q.podBatch.RoomOn(p.node.index, 1, r) > 0 {
 				best, bestAt, bestTally = l, i, c
 				break
 			}
@@ -220,7 +219,7 @@ func (r *run) reshape() {
 		if n.gone || !n.lost {
 			continue
 		}
-		limited := len(r.catalog.pools[r.catalog.candidates[n.candidate].pool].limits) > 0
+		limited := len(r.catalog.Pools[r.catalog.Candidates[n.candidate].Pool].LimitBudgets) > 0
 		if s := r.shape(n, limited); s.short == "" {
 			n.shape = s
 		}

@@ -5,11 +5,13 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // Planner makes plans. It keeps its catalog of offerings between plans as long as the pools and their types stay the same. Types are
 // compared by identity: a caller that changes a type must pass a new slice. A Planner is not safe for concurrent use.
-type Planner struct{ memory memory }
+type Planner struct{ memory catalog.Memory }
 
 // NewPlanner returns a planner without a catalog.
 func New() *Planner { return &Planner{} }
@@ -104,7 +106,7 @@ func (r *run) resumed(order []binding) outcome {
 
 // mayDoubt reports whether constraints make pods choose between zones or other domains.
 func (r *run) mayDoubt() bool {
-	return slices.ContainsFunc(r.topo.groups, func(g *group) bool { return !g.host })
+	return slices.ContainsFunc(r.topo.Groups, func(g *topology.Group) bool { return !g.Host })
 }
 
 // outcome is a plan with what decides whether it is better than another.

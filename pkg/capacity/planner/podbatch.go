@@ -8,11 +8,13 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // podBatch is the demand of one class (and gang) in one plan.
 type podBatch struct {
-	batch
+	topology.Batch
 	index   int
 	holders []holder
 	gang    *capacity.Gang
@@ -21,9 +23,9 @@ type podBatch struct {
 	fixZone bool
 
 	// steps are the preferences in the order in which they are dropped; those before level have been.
-	steps []step
+	steps []topology.Step
 	level int
-	asks  asks
+	asks  catalog.Asks
 	// candidates are the candidates that may be bought for the batch, apart from capacity.
 	candidates packing.Bits
 	// offered are those of them that are bought for it: without special hardware, unless that is needed. spared: some were left out;
@@ -39,7 +41,7 @@ type podBatch struct {
 	// unordered is how many of its placements never became legal.
 	unordered int
 	// banned are pools that it can't use, with reasons found while planning.
-	banned map[*poolOffers]string
+	banned map[*catalog.PoolOffers]string
 }
 
 type holder struct {
@@ -86,25 +88,25 @@ func podBatchesOf(demand []capacity.Demand) []*podBatch {
 
 // findSteps lists the preferences. softTaints: some pool or node has a PreferNoSchedule taint.
 func (u *podBatch) findSteps(softTaints bool) {
-	for s := range step(len(steps)) {
+	for s := range topology.Step(len(topology.Steps)) {
 		n := 0
 		switch {
-		case s == dropPreferredTerm:
+		case s == topology.DropPreferredTerm:
 			n = len(u.Preferred)
-		case s == toleratePreferNoSchedule && softTaints:
+		case s == topology.ToleratePreferNoSchedule && softTaints:
 			n = 1
 		}
-		for i := range u.all {
-			if u.all[i].step == s {
+		for i := range u.All {
+			if u.All[i].Step == s {
 				n++
 			}
 		}
-		u.steps = append(u.steps, slices.Repeat([]step{s}, n)...)
+		u.steps = append(u.steps, slices.Repeat([]topology.Step{s}, n)...)
 	}
 }
 
 // dropped returns how many steps of one kind have been dropped.
-func (u *podBatch) dropped(kind step) int {
+func (u *podBatch) dropped(kind topology.Step) int {
 	n := 0
 	for _, s := range u.steps[:u.level] {
 		if s == kind {
@@ -117,32 +119,32 @@ func (u *podBatch) dropped(kind step) int {
 // relaxed sets what the batch requires now that level preferences have been dropped: of its preferred node terms, the heaviest one left counts
 // as required.
 func (u *podBatch) relaxed() {
-	u.asks = asks{terms: u.Terms, tolerations: u.Tolerations, preferred: u.dropped(toleratePreferNoSchedule) > 0, scheduler: u.Scheduler()}
-	if n := u.dropped(dropPreferredTerm); n < len(u.Preferred) {
+	u.asks = catalog.Asks{Terms: u.Terms, Tolerations: u.Tolerations, Preferred: u.dropped(topology.ToleratePreferNoSchedule) > 0, Scheduler: u.Scheduler()}
+	if n := u.dropped(topology.DropPreferredTerm); n < len(u.Preferred) {
 		terms := u.Terms
 		if len(terms) == 0 {
 			terms = []capacity.Requirements{nil}
 		}
 		if narrowed := capacity.IntersectTerms(terms, []capacity.Requirements{u.Preferred[n].Term}); len(narrowed) > 0 {
-			u.asks.terms = narrowed
+			u.asks.Terms = narrowed
 		} else {
-			u.asks.terms = []capacity.Requirements{{capacity.LabelHostname: capacity.ValueIn(capacity.LabelHostname)}}
+			u.asks.Terms = []capacity.Requirements{{capacity.LabelHostname: capacity.ValueIn(capacity.LabelHostname)}}
 		}
 	}
 	u.keysKept = nil
-	u.enforce(func(o *constraint) bool { return o.hard() || o.rank >= u.dropped(o.step) })
+	u.Enforce(func(o *topology.Constraint) bool { return o.Hard() || o.Rank >= u.dropped(o.Step) })
 }
 
 // demandHard puts only required constraints in force.
 func (u *podBatch) demandHard() {
 	u.keysKept = nil
-	u.enforce((*constraint).hard)
+	u.Enforce((*topology.Constraint).Hard)
 }
 
 // keysNow returns the batch's keys, cached until a constraint of any batch comes into or goes out of force.
 func (r *run) keysNow(u *podBatch) []string {
-	if u.keysAt != r.topo.changes || u.keysKept == nil {
-		u.keysKept, u.keysAt = slices.Sorted(maps.Keys(u.keys())), r.topo.changes
+	if u.keysAt != r.topo.Changes || u.keysKept == nil {
+		u.keysKept, u.keysAt = slices.Sorted(maps.Keys(u.keys())), r.topo.Changes
 	}
 	return u.keysKept
 }
@@ -154,30 +156,30 @@ func (u *podBatch) keys() map[string]bool {
 	if u.fixZone {
 		out[capacity.LabelZone] = true
 	}
-	for _, term := range u.asks.terms {
+	for _, term := range u.asks.Terms {
 		for key, r := range term {
 			if !r.AllowsAbsent() || key == capacity.LabelZone {
 				out[key] = true
 			}
 		}
 	}
-	for _, o := range u.owned {
-		if !o.group.host {
-			out[o.group.key] = true
+	for _, o := range u.Owned {
+		if !o.Group.Host {
+			out[o.Group.Key] = true
 		}
 	}
-	for _, g := range u.member {
-		if !g.concerns() {
+	for _, g := range u.Member {
+		if !g.Concerns() {
 			continue
 		}
-		if !g.host {
-			out[g.key] = true
+		if !g.Host {
+			out[g.Key] = true
 		}
-		if g.filter != nil { // whether the group counts its pods must not depend on what is launched
-			for _, key := range g.filter.keys {
+		if g.Filter != nil { // whether the group counts its pods must not depend on what is launched
+			for _, key := range g.Filter.Keys {
 				out[key] = true
 			}
-			for _, term := range g.filter.terms {
+			for _, term := range g.Filter.Terms {
 				for key := range term {
 					out[key] = true
 				}

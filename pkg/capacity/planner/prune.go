@@ -21,10 +21,10 @@ func (r *run) prune(items []item) []int {
 	cheapest := map[same]int{} // position among the class's members
 	column := packing.NewBits(len(sets))
 	var key []byte
-	for b := range c.candidates {
+	for b := range c.Candidates {
 		clear(column)
 		for i := range sets {
-			if sets[i].candidates.Has(b) && sets[i].fits(c.roomOf(b)) {
+			if sets[i].candidates.Has(b) && sets[i].fits(c.RoomOf(b)) {
 				column.Set(i)
 			}
 		}
@@ -38,24 +38,24 @@ func (r *run) prune(items []item) []int {
 			classes[string(key)] = class
 			columns, members = append(columns, column.Clone()), append(members, nil)
 		}
-		x := &c.candidates[b]
-		k := same{class, x.room, x.pool, x.offer.ReservationID}
+		x := &c.Candidates[b]
+		k := same{class, x.Room, x.Pool, x.Offer.ReservationID}
 		if at, known := cheapest[k]; !known {
 			cheapest[k] = len(members[class])
 			members[class] = append(members[class], b)
-		} else if x.price < c.candidates[members[class][at]].price {
+		} else if x.Price < c.Candidates[members[class][at]].Price {
 			members[class][at] = b
 		}
 	}
 	var all []int
 	of := map[int]packing.Bits{}
 	for class, candidates := range members {
-		for _, b := range c.nonDominated(candidates, func(int, int) bool { return true }) {
+		for _, b := range c.NonDominated(candidates, func(int, int) bool { return true }) {
 			all = append(all, b)
 			of[b] = columns[class]
 		}
 	}
-	return c.nonDominated(all, func(better, b int) bool { return contains(of[better], of[b]) })
+	return c.NonDominated(all, func(better, b int) bool { return contains(of[better], of[b]) })
 }
 
 // candidateSet is a set of candidates that items share, with the need of each of them.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 )
 
 // maxMessage limits the length of a refusal's message, maxReason that of one pool's part of it, in bytes; maxPaused that of why a pool's
@@ -36,7 +37,7 @@ func (r *run) refusal(u *podBatch, rest []holder) capacity.Refusal {
 	var filtered []string // pools in which the real filters refuse every candidate
 	var first *capacity.Forbidden
 	at, elsewhere := len(parts), false
-	for _, p := range r.catalog.pools {
+	for _, p := range r.catalog.Pools {
 		if !p.Serves(u.Scheduler()) {
 			continue // for other schedulers only
 		}
@@ -63,10 +64,10 @@ func (r *run) refusal(u *podBatch, rest []holder) capacity.Refusal {
 		parts = slices.Insert(parts, at, r.byFilters(u, first, filtered, !elsewhere))
 	}
 	switch {
-	case len(r.catalog.pools) == 0:
+	case len(r.catalog.Pools) == 0:
 		parts = append(parts, "there is no node pool")
 	case len(out.Reasons) == 0:
-		parts = append(parts, fmt.Sprintf("none of %d node pools is for pods of scheduler %s", len(r.catalog.pools), u.Scheduler()))
+		parts = append(parts, fmt.Sprintf("none of %d node pools is for pods of scheduler %s", len(r.catalog.Pools), u.Scheduler()))
 	}
 	out.Message = shorten(strings.Join(parts, "; "), maxMessage)
 	return out
@@ -85,34 +86,34 @@ func shorten(s string, most int) string {
 }
 
 // reason returns the first constraint that no offering of the pool meets, and whether that may pass by itself.
-func (r *run) reason(u *podBatch, p *poolOffers) (reason string, retry bool) {
+func (r *run) reason(u *podBatch, p *catalog.PoolOffers) (reason string, retry bool) {
 	reason, retry, _ = r.verdict(u, p)
 	return reason, retry
 }
 
 // verdict is reason; it also returns a refusal by the real filters if they refuse all candidates that are left.
-func (r *run) verdict(u *podBatch, p *poolOffers) (reason string, retry bool, by *capacity.Forbidden) {
+func (r *run) verdict(u *podBatch, p *catalog.PoolOffers) (reason string, retry bool, by *capacity.Forbidden) {
 	if p.Unready != "" {
 		return p.Unready, true, nil
 	}
 	if p.Replicas != nil {
 		return fmt.Sprintf("it is a static pool of %d nodes, and none are launched for pods", *p.Replicas), false, nil
 	}
-	a := asks{terms: u.Terms, tolerations: u.Tolerations, preferred: true}
-	if t := a.tolerates(p.Taints); t != nil {
+	a := catalog.Asks{Terms: u.Terms, Tolerations: u.Tolerations, Preferred: true}
+	if t := a.Tolerates(p.Taints); t != nil {
 		return fmt.Sprintf("taint %s is not tolerated", taintText(t)), false, nil
 	}
-	if len(p.types) == 0 {
+	if len(p.Allowed) == 0 {
 		return fmt.Sprintf("its requirements exclude all %d instance types", len(p.Types)), false, nil
 	}
 	var candidates []int
-	for _, v := range p.labelChoices {
-		for b := v.first; b < v.last; b++ {
+	for _, v := range p.LabelChoices {
+		for b := v.First; b < v.Last; b++ {
 			candidates = append(candidates, b)
 		}
 	}
 	if len(candidates) == 0 {
-		return fmt.Sprintf("none of %d instance types is available in the zones and capacity types it allows", len(p.types)), true, nil
+		return fmt.Sprintf("none of %d instance types is available in the zones and capacity types it allows", len(p.Allowed)), true, nil
 	}
 	if candidates, reason = r.byTerms(u, p, candidates); len(candidates) == 0 {
 		return reason, false, nil
@@ -141,7 +142,7 @@ func taintText(t *corev1.Taint) string {
 }
 
 // byTerms keeps the candidates that match a node term. The reason is about the term of which the most requirements can be met.
-func (r *run) byTerms(u *podBatch, p *poolOffers, candidates []int) (left []int, reason string) {
+func (r *run) byTerms(u *podBatch, p *catalog.PoolOffers, candidates []int) (left []int, reason string) {
 	if len(u.Terms) == 0 {
 		return candidates, ""
 	}
@@ -152,7 +153,7 @@ func (r *run) byTerms(u *podBatch, p *poolOffers, candidates []int) (left []int,
 		for i, req := range term.Sorted() {
 			var next []int
 			for _, b := range rest {
-				if (capacity.Requirements{req.Key: req}).MatchFunc(func(key string) (string, bool) { return r.catalog.label(b, key) }) {
+				if (capacity.Requirements{req.Key: req}).MatchFunc(func(key string) (string, bool) { return r.catalog.Label(b, key) }) {
 					next = append(next, b)
 				}
 			}
@@ -174,14 +175,14 @@ func (r *run) byTerms(u *podBatch, p *poolOffers, candidates []int) (left []int,
 	return left, reason
 }
 
-func (r *run) termReason(p *poolOffers, req capacity.Requirement, candidates []int, more bool) string {
+func (r *run) termReason(p *catalog.PoolOffers, req capacity.Requirement, candidates []int, more bool) string {
 	known := false
 	for _, b := range candidates {
-		_, ok := r.catalog.label(b, req.Key)
+		_, ok := r.catalog.Label(b, req.Key)
 		known = known || ok
 	}
-	if !known && !p.typeLabel(req.Key) && !capacity.OfferLabel(req.Key) {
-		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have%s", req, suggestLabel(req.Key, r.catalog.keys(p, candidates)))
+	if !known && !p.TypeLabel(req.Key) && !capacity.OfferLabel(req.Key) {
+		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have%s", req, suggestLabel(req.Key, r.catalog.Keys(p, candidates)))
 	}
 	left := ""
 	if more {
@@ -193,21 +194,21 @@ func (r *run) termReason(p *poolOffers, req capacity.Requirement, candidates []i
 func (r *run) countTypes(candidates []int) int {
 	types := map[*capacity.InstanceType]bool{}
 	for _, b := range candidates {
-		types[r.catalog.typeOf(b)] = true
+		types[r.catalog.TypeOf(b)] = true
 	}
 	return len(types)
 }
 
 // byCandidates keeps the candidates that neither daemons' ports nor earlier refusals rule out. by is nil if only ports rule candidates out.
-func (r *run) byCandidates(u *podBatch, p *poolOffers, candidates []int) (left []int, reason string, by *capacity.Forbidden) {
-	taken := r.daemons.portsTaken(u.HostPorts, len(r.catalog.candidates))
+func (r *run) byCandidates(u *podBatch, p *catalog.PoolOffers, candidates []int) (left []int, reason string, by *capacity.Forbidden) {
+	taken := r.daemons.PortsTaken(u.HostPorts, len(r.catalog.Candidates))
 	refused := r.forbidden[u.Key][p.Name]
 	for _, b := range candidates {
 		if taken.Has(b) {
 			reason = "a DaemonSet's pod uses the host port it requests"
 			continue
 		}
-		if i := slices.IndexFunc(refused, func(f *capacity.Forbidden) bool { return f.RulesOut(&r.catalog.candidates[b].offer) }); i >= 0 {
+		if i := slices.IndexFunc(refused, func(f *capacity.Forbidden) bool { return f.RulesOut(&r.catalog.Candidates[b].Offer) }); i >= 0 {
 			by = refused[i]
 			continue
 		}
@@ -221,9 +222,9 @@ func (r *run) byCandidates(u *podBatch, p *poolOffers, candidates []int) (left [
 
 // byRoom keeps the candidates with capacity for one pod.
 func (r *run) byRoom(u *podBatch, candidates []int) (left []int, reason string) {
-	most := make([]int64, r.dims.len())
+	most := make([]int64, r.dims.Len())
 	for _, b := range candidates {
-		room := r.catalog.roomOf(b)
+		room := r.catalog.RoomOf(b)
 		for d := range most {
 			most[d] = max(most[d], room[d])
 		}
@@ -234,13 +235,13 @@ func (r *run) byRoom(u *podBatch, candidates []int) (left []int, reason string) 
 	var parts []string
 	for d, n := range u.need {
 		if n > most[d] {
-			parts = append(parts, fmt.Sprintf("%s requested, %s at most", r.dims.text(d, n), r.dims.amount(d, most[d])))
+			parts = append(parts, fmt.Sprintf("%s requested, %s at most", r.dims.Text(d, n), r.dims.Amount(d, most[d])))
 		}
 	}
 	if len(parts) == 0 {
 		for d, n := range u.need {
-			if n > 0 && r.dims.name(d) != string(corev1.ResourcePods) {
-				parts = append(parts, r.dims.text(d, n))
+			if n > 0 && r.dims.Name(d) != string(corev1.ResourcePods) {
+				parts = append(parts, r.dims.Text(d, n))
 			}
 		}
 		parts = []string{strings.Join(parts, ", ") + " together"}
@@ -249,11 +250,11 @@ func (r *run) byRoom(u *podBatch, candidates []int) (left []int, reason string) 
 }
 
 // byLimits returns which limit of the pool every candidate would exceed, or "".
-func (r *run) byLimits(p *poolOffers, candidates []int) string {
+func (r *run) byLimits(p *catalog.PoolOffers, candidates []int) string {
 	reason := ""
 	for _, b := range candidates {
 		over := ""
-		for _, use := range r.catalog.uses(b) {
+		for _, use := range r.catalog.Uses(b) {
 			if use.Amount > r.budgets[use.Budget] {
 				over = r.limitReason(p, use.Budget)
 			}
@@ -268,8 +269,8 @@ func (r *run) byLimits(p *poolOffers, candidates []int) string {
 	return reason
 }
 
-func (r *run) limitReason(p *poolOffers, budget int) string {
-	for name, b := range p.limits {
+func (r *run) limitReason(p *catalog.PoolOffers, budget int) string {
+	for name, b := range p.LimitBudgets {
 		if b == budget {
 			limit := capacity.Resources{name: p.Limits[name]}.List()[name]
 			left := capacity.Resources{name: max(0, r.budgets[b])}.List()[name]
@@ -281,21 +282,21 @@ func (r *run) limitReason(p *poolOffers, budget int) string {
 
 // byTopology returns the constraint among pods that none of the candidates satisfies, as counted at the end of the plan.
 func (r *run) byTopology(u *podBatch, candidates []int) string {
-	for i := range u.owned {
-		o := &u.owned[i]
-		if !o.hard() {
+	for i := range u.Owned {
+		o := &u.Owned[i]
+		if !o.Hard() {
 			continue
 		}
-		if !o.group.host && slices.ContainsFunc(candidates, func(b int) bool { return u.satisfies(o, r.siteBought(b)) }) {
+		if !o.Group.Host && slices.ContainsFunc(candidates, func(b int) bool { return u.Satisfies(o, r.siteBought(b)) }) {
 			continue
 		}
-		if why := o.kind.refusal(o, &u.batch); why != "" {
+		if why := o.Kind.Refusal(o, &u.Batch); why != "" {
 			return why
 		}
 	}
-	for _, g := range u.blocked {
-		if !g.host && !u.owns(g) {
-			return fmt.Sprintf("anti-affinity of other pods over %s excludes every domain", g.key)
+	for _, g := range u.Blocked {
+		if !g.Host && !u.Owns(g) {
+			return fmt.Sprintf("anti-affinity of other pods over %s excludes every domain", g.Key)
 		}
 	}
 	return noReason

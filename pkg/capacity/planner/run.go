@@ -7,24 +7,26 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // run is the making of one plan: what is derived from the view, and below that what has been decided so far.
 type run struct {
 	view          *capacity.View
 	opts          *capacity.Options
-	dims          *dims
+	dims          *catalog.Dims
 	podBatches    []*podBatch
-	catalog       *catalog
-	daemons       *daemonSets
-	topo          *topology
+	catalog       *catalog.Catalog
+	daemons       *catalog.DaemonSets
+	topo          *topology.Groups
 	allBudgets    []int64
 	existing      int // number of the view's nodes
 	free          [][]int64
 	forbiddenNode map[forbiddenNode]bool
 	forbidden     forbidden
-	nodeSites     []site // topology domains of the view's nodes
-	binSites      []site // topology domains of candidates, filled when needed
+	nodeSites     []topology.Site // topology domains of the view's nodes
+	binSites      []topology.Site // topology domains of candidates, filled when needed
 	partsOf       map[string][]*part
 	described     map[string]*capacity.PlannedNode
 
@@ -54,42 +56,34 @@ type forbiddenNode struct {
 	node  string
 }
 
-func newRun(view *capacity.View, opts *capacity.Options, memory *memory) *run {
-	r := &run{view: view, opts: opts, dims: dimsOf(view.Demand), podBatches: podBatchesOf(view.Demand), topo: newTopology(),
+func newRun(view *capacity.View, opts *capacity.Options, memory *catalog.Memory) *run {
+	r := &run{view: view, opts: opts, dims: catalog.DimsOf(view.Demand), podBatches: podBatchesOf(view.Demand),
 		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, forbidden: forbiddenOf(opts.Forbidden), excluded: map[string]bool{},
 		described: map[string]*capacity.PlannedNode{}}
-	batches, soft := make([]*batch, len(r.podBatches)), softTaints(view)
+	batches, soft := make([]*topology.Batch, len(r.podBatches)), softTaints(view)
 	for i, u := range r.podBatches {
-		batches[i] = &u.batch
-		u.need = r.dims.need(u.Class)
+		batches[i] = &u.Batch
+		u.need = r.dims.Need(u.Class)
 		u.fixZone = opts.FixZone[u.Key]
 	}
 	for _, n := range view.Nodes {
-		r.free = append(r.free, r.dims.room(n.Free, n.VolumesFree))
+		r.free = append(r.free, r.dims.Room(n.Free, n.VolumesFree))
 	}
 	for _, f := range opts.Forbidden {
 		if f.Node != "" {
 			r.forbiddenNode[forbiddenNode{f.Class, f.Node}] = true
 		}
 	}
-	r.topo.constrain(batches)
+	r.topo = topology.New(view.Nodes, view.DaemonSets, batches, view.Namespaces)
 	for _, u := range r.podBatches {
 		u.findSteps(soft)
 	}
-	r.topo.count(view.Nodes, batches, view.Namespaces)
-	r.topo.countDaemons(view.DaemonSets, batches, view.Namespaces)
-	r.topo.join(batches, view.Namespaces)
-	r.topo.number()
 	for _, n := range view.Nodes {
-		r.nodeSites = append(r.nodeSites, r.topo.site(n.Label))
+		r.nodeSites = append(r.nodeSites, r.topo.Site(n.Label))
 	}
-	r.catalog = memory.catalog(view.Pools, opts, mentioned(r.podBatches, r.topo.groups))
-	r.catalog.dims = r.dims
-	r.daemons = r.catalog.addDaemons(view.DaemonSets)
-	r.allBudgets = r.catalog.left()
-	for _, g := range r.topo.groups {
-		g.save()
-	}
+	r.catalog = memory.Catalog(view.Pools, opts, mentioned(r.podBatches, r.topo.Groups))
+	r.daemons = r.catalog.AddDaemons(view.DaemonSets, r.dims)
+	r.allBudgets = r.catalog.Left()
 	return r
 }
 
@@ -101,7 +95,7 @@ func softTaints(view *capacity.View) bool {
 }
 
 // mentioned returns the label keys that batches ask for or are counted by, with the values they name.
-func mentioned(podBatches []*podBatch, groups []*group) map[string]map[string]bool {
+func mentioned(podBatches []*podBatch, groups []*topology.Group) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	key := func(k string) map[string]bool {
 		if out[k] == nil {
@@ -129,8 +123,8 @@ func mentioned(podBatches []*podBatch, groups []*group) map[string]map[string]bo
 		}
 	}
 	for _, g := range groups {
-		if !g.host { // no node that can be bought has its name yet
-			key(g.key)
+		if !g.Host { // no node that can be bought has its name yet
+			key(g.Key)
 		}
 	}
 	return out
@@ -143,9 +137,7 @@ func (r *run) reset() {
 	for i, n := range r.view.Nodes {
 		r.nodes = append(r.nodes, &node{index: i, view: n, candidate: -1, free: slices.Clone(r.free[i])})
 	}
-	for _, g := range r.topo.groups {
-		g.restore()
-	}
+	r.topo.Restore()
 	for _, u := range r.podBatches {
 		u.left, u.placed, u.unordered, u.level, u.special = len(u.holders), nil, 0, 0, false
 		if r.opts.IgnorePreferences {
@@ -159,9 +151,7 @@ func (r *run) reset() {
 func (r *run) resume(order []binding) {
 	r.assumed, r.ordering, r.tookBack, r.resumes = nil, false, false, true
 	r.budgets = slices.Clone(r.allBudgets)
-	for _, g := range r.topo.groups {
-		g.restore()
-	}
+	r.topo.Restore()
 	for _, u := range r.podBatches {
 		u.placed, u.unordered = nil, 0
 		r.relax(u)
@@ -172,7 +162,7 @@ func (r *run) resume(order []binding) {
 		}
 		n.shape, n.lost = nil, false
 		n.free = r.freeAs(n, n.candidate)
-		for _, use := range r.catalog.uses(n.candidate) {
+		for _, use := range r.catalog.Uses(n.candidate) {
 			r.budgets[use.Budget] -= use.Amount
 		}
 		clear(n.present)
@@ -194,23 +184,23 @@ func (r *run) resume(order []binding) {
 // relax sets what the batch requires at its level of preferences.
 func (r *run) relax(u *podBatch) {
 	u.relaxed()
-	r.topo.changes++
-	candidates := r.catalog.matching(&u.asks)
+	r.topo.Changes++
+	candidates := r.catalog.Matching(&u.asks)
 	u.candidates = candidates.Clone()
 	if len(u.HostPorts) > 0 {
-		u.candidates.AndNot(r.daemons.portsTaken(u.HostPorts, len(r.catalog.candidates)))
+		u.candidates.AndNot(r.daemons.PortsTaken(u.HostPorts, len(r.catalog.Candidates)))
 	}
 	r.avoidDaemons(u)
 	r.forbid(u)
 	for p := range u.banned {
-		r.clear(u.candidates, func(b *candidate) bool { return b.pool == p.index })
+		r.clear(u.candidates, func(b *catalog.Candidate) bool { return b.Pool == p.Index })
 	}
 	r.offer(u)
 }
 
-func (r *run) clear(candidates packing.Bits, which func(*candidate) bool) {
-	for b := range r.catalog.candidates {
-		if which(&r.catalog.candidates[b]) {
+func (r *run) clear(candidates packing.Bits, which func(*catalog.Candidate) bool) {
+	for b := range r.catalog.Candidates {
+		if which(&r.catalog.Candidates[b]) {
 			candidates.Clear(b)
 		}
 	}
@@ -225,7 +215,7 @@ func (r *run) decide() {
 				r.fillOpen(u)
 			}
 		}
-		for tier := range r.catalog.tiers {
+		for tier := range r.catalog.Tiers {
 			for i, batch := range r.batches() {
 				for _, u := range batch {
 					if i > 0 && u.left > 0 {

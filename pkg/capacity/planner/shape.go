@@ -6,6 +6,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 )
 
 // shape is what nodes with the same content have in common: the offerings to choose from.
@@ -63,7 +64,7 @@ func (r *run) shapesWithin(strict map[int]bool) {
 		}
 		s, ok := known[string(key)]
 		if !ok {
-			s = r.shape(n, strict[r.catalog.candidates[n.candidate].pool])
+			s = r.shape(n, strict[r.catalog.Candidates[n.candidate].Pool])
 			known[string(key)] = s
 		}
 		if len(s.candidates) == 0 {
@@ -83,8 +84,8 @@ func (r *run) overLimit() map[int]bool {
 		if s == nil {
 			continue
 		}
-		pool := r.catalog.candidates[n.candidate].pool
-		for name, budget := range r.catalog.pools[pool].limits {
+		pool := r.catalog.Candidates[n.candidate].Pool
+		for name, budget := range r.catalog.Pools[pool].LimitBudgets {
 			amount := s.template.Largest[name]
 			if name == capacity.ResourceNodes {
 				amount = 1
@@ -101,31 +102,31 @@ func (r *run) overLimit() map[int]bool {
 // none, short says why.
 func (r *run) shape(n *node, strict bool) *shape {
 	c := r.catalog
-	x := &c.candidates[n.candidate]
-	p := c.pools[x.pool]
-	need := make([]int64, r.dims.len())
+	x := &c.Candidates[n.candidate]
+	p := c.Pools[x.Pool]
+	need := make([]int64, r.dims.Len())
 	for _, s := range n.content {
 		for d := range need {
 			need[d] = capacity.SatAdd(need[d], capacity.SatMul(s.podBatch.need[d], int64(s.n)))
 		}
 	}
-	like := c.compatibility(n.candidate, n.fixed)
+	like := c.Compatibility(n.candidate, n.fixed)
 	var candidates []int
 	enough := 0 // types found so far; each comes with its other zones
-	for _, ways := range c.waysOf(p, x.labelChoice, x.offer) {
-		if enough >= capacity.MaxFleetTypes && !p.minimum {
+	for _, ways := range c.WaysOf(p, x.LabelChoice, x.Offer) {
+		if enough >= capacity.MaxFleetTypes && !p.Minimum {
 			break
 		}
-		if !like.typ(c.candidates[ways[0]].typ) || !p.minimum && c.special.Has(ways[0]) && !c.special.Has(n.candidate) {
+		if !like.InstanceType(ways[0]) || !p.Minimum && c.Special.Has(ways[0]) && !c.Special.Has(n.candidate) {
 			continue
 		}
 		fits, some := false, false
 		for _, b := range ways {
-			if !like.offer(b) {
+			if !like.Offer(b) {
 				continue
 			}
 			// Candidates of a type with the same daemons have the same capacity.
-			if !fits && packing.Fits(c.roomOf(b), need, 1) == 0 {
+			if !fits && packing.Fits(c.RoomOf(b), need, 1) == 0 {
 				break
 			}
 			if fits = true; n.admitsPods(b) && (!strict || r.takesNoMore(b, n.candidate)) {
@@ -136,14 +137,14 @@ func (r *run) shape(n *node, strict bool) *shape {
 			enough++
 		}
 	}
-	ranks := p.labelChoices[x.labelChoice].ranks
-	first := p.labelChoices[x.labelChoice].first
+	ranks := p.LabelChoices[x.LabelChoice].Ranks
+	first := p.LabelChoices[x.LabelChoice].First
 	slices.SortFunc(candidates, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
 	sensible := r.sensible(n, candidates, like, need)
 	short := ""
-	if p.minimum {
-		if sensible, short = c.choose(p, sensible); short != "" {
-			sensible, short = c.choose(p, candidates)
+	if p.Minimum {
+		if sensible, short = c.Choose(p, sensible); short != "" {
+			sensible, short = c.Choose(p, candidates)
 		}
 		if short != "" && !r.opts.RelaxMinValues {
 			return &shape{short: short}
@@ -160,19 +161,19 @@ func (r *run) shape(n *node, strict bool) *shape {
 
 // sensible returns the candidates, sorted by price, without special hardware unless the node is planned as such, and without spot
 // offerings that are dearer than the same node on demand.
-func (r *run) sensible(n *node, candidates []int, like *compatibility, need []int64) []int {
+func (r *run) sensible(n *node, candidates []int, like *catalog.Compatibility, need []int64) []int {
 	c := r.catalog
-	if !c.special.Has(n.candidate) {
-		candidates = slices.DeleteFunc(slices.Clone(candidates), c.special.Has)
+	if !c.Special.Has(n.candidate) {
+		candidates = slices.DeleteFunc(slices.Clone(candidates), c.Special.Has)
 	}
-	if len(candidates) == 0 || c.candidates[n.candidate].offer.CapacityType != capacity.CapacityTypeSpot {
+	if len(candidates) == 0 || c.Candidates[n.candidate].Offer.CapacityType != capacity.CapacityTypeSpot {
 		return candidates
 	}
 	price, ok := r.onDemandPrice(n, like, need)
-	if !ok || price < c.candidates[candidates[0]].price {
+	if !ok || price < c.Candidates[candidates[0]].Price {
 		return candidates
 	}
-	dear := slices.IndexFunc(candidates, func(b int) bool { return c.candidates[b].price > price })
+	dear := slices.IndexFunc(candidates, func(b int) bool { return c.Candidates[b].Price > price })
 	if dear < 0 {
 		return candidates
 	}
@@ -181,8 +182,8 @@ func (r *run) sensible(n *node, candidates []int, like *compatibility, need []in
 
 // takesNoMore reports whether candidate b takes no more of any limit than candidate a.
 func (r *run) takesNoMore(b, a int) bool {
-	for i, use := range r.catalog.uses(b) {
-		if use.Amount > r.catalog.uses(a)[i].Amount {
+	for i, use := range r.catalog.Uses(b) {
+		if use.Amount > r.catalog.Uses(a)[i].Amount {
 			return false
 		}
 	}
@@ -198,7 +199,7 @@ func (r *run) describe(n *node, s *shape) {
 	}
 	t, known := r.described[string(key)]
 	if !known {
-		t = r.catalog.template(s.candidates, r.daemons)
+		t = r.catalog.Template(s.candidates, r.daemons)
 		r.described[string(key)] = t
 	}
 	s.template = *t

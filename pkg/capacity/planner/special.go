@@ -3,6 +3,7 @@ package planner
 import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 )
 
 // offer sets which of the batch's candidates may be bought for it: special hardware only in pools where nothing else holds one of its
@@ -10,24 +11,24 @@ import (
 func (r *run) offer(u *podBatch) {
 	u.offered, u.spared = u.candidates, false
 	special := u.candidates.Clone()
-	if special.And(r.catalog.special); u.special || !special.Any() {
+	if special.And(r.catalog.Special); u.special || !special.Any() {
 		return
 	}
 	u.offered = u.candidates.Clone()
-	for _, p := range r.catalog.pools {
-		if len(p.labelChoices) == 0 {
+	for _, p := range r.catalog.Pools {
+		if len(p.LabelChoices) == 0 {
 			continue
 		}
 		var with []int
 		plain := false
-		for b := p.labelChoices[0].first; b < p.labelChoices[len(p.labelChoices)-1].last && !plain; b++ {
+		for b := p.LabelChoices[0].First; b < p.LabelChoices[len(p.LabelChoices)-1].Last && !plain; b++ {
 			if !u.candidates.Has(b) {
 				continue
 			}
 			if special.Has(b) {
 				with = append(with, b)
 			} else {
-				plain = packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0
+				plain = packing.Fits(r.catalog.RoomOf(b), u.need, 1) > 0
 			}
 		}
 		if !plain {
@@ -45,8 +46,8 @@ func (r *run) takeSpecial(u *podBatch) bool {
 	if !u.spared {
 		return false
 	}
-	for b := range r.catalog.candidates {
-		if u.candidates.Has(b) && !u.offered.Has(b) && packing.Fits(r.catalog.roomOf(b), u.need, 1) > 0 {
+	for b := range r.catalog.Candidates {
+		if u.candidates.Has(b) && !u.offered.Has(b) && packing.Fits(r.catalog.RoomOf(b), u.need, 1) > 0 {
 			u.special = true
 			r.offer(u)
 			return true
@@ -57,21 +58,21 @@ func (r *run) takeSpecial(u *podBatch) bool {
 
 // onDemandPrice returns what the node would cost on demand, with the same pods and otherwise the same labels, and with at least the
 // capacity need; false: it can't be bought so.
-func (r *run) onDemandPrice(n *node, like *compatibility, need []int64) (price float64, ok bool) {
+func (r *run) onDemandPrice(n *node, like *catalog.Compatibility, need []int64) (price float64, ok bool) {
 	c := r.catalog
-	x := &c.candidates[n.candidate]
-	p := c.pools[x.pool]
-	for _, ways := range c.waysOf(p, x.labelChoice, capacity.Offer{CapacityType: capacity.CapacityTypeOnDemand}) {
-		if ok && c.candidates[ways[0]].price >= price {
+	x := &c.Candidates[n.candidate]
+	p := c.Pools[x.Pool]
+	for _, ways := range c.WaysOf(p, x.LabelChoice, capacity.Offer{CapacityType: capacity.CapacityTypeOnDemand}) {
+		if ok && c.Candidates[ways[0]].Price >= price {
 			break
 		}
-		if !like.typ(c.candidates[ways[0]].typ) {
+		if !like.InstanceType(ways[0]) {
 			continue
 		}
 		for _, b := range ways {
-			if (!ok || c.candidates[b].price < price) && (!c.special.Has(b) || c.special.Has(n.candidate)) && like.labels(b) && n.admitsPods(b) &&
-				packing.Fits(c.roomOf(b), need, 1) > 0 {
-				price, ok = c.candidates[b].price, true
+			if (!ok || c.Candidates[b].Price < price) && (!c.Special.Has(b) || c.Special.Has(n.candidate)) && like.Labels(b) && n.admitsPods(b) &&
+				packing.Fits(c.RoomOf(b), need, 1) > 0 {
+				price, ok = c.Candidates[b].Price, true
 			}
 		}
 	}

@@ -2,32 +2,8 @@ package planner
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
-
-// keys returns the labels that a node of these candidates can have, and those that its pool mentions, sorted.
-func (c *catalog) keys(p *poolOffers, candidates []int) []string {
-	all := map[string]bool{}
-	for key := range p.Labels {
-		all[key] = true
-	}
-	for key := range p.Requirements {
-		all[key] = true
-	}
-	for _, key := range capacity.OfferLabels {
-		all[key] = true
-	}
-	for _, b := range candidates {
-		for key := range c.typeOf(b).Labels {
-			all[key] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
-}
 
 // suggestLabel returns a hint with the known label key that is closest to an unknown one: the same name with another prefix or none, a
 // name that ends in it, or one within an edit distance of two. It returns "" when no key is close.

@@ -1,4 +1,4 @@
-package planner
+package catalog
 
 import (
 	"maps"
@@ -8,10 +8,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// memory is the catalog of the last plan. The next plan uses it if nothing that it depends on has changed: in a burst plans are made
+// Memory is the catalog of the last plan. The next plan uses it if nothing that it depends on has changed: in a burst plans are made
 // every second, while prices change every few minutes.
-type memory struct {
-	last *catalog
+type Memory struct {
+	last *Catalog
 	id   string
 	// types are the slices that the catalog was made from; holding them keeps their addresses from being reused.
 	types [][]*capacity.InstanceType
@@ -20,10 +20,10 @@ type memory struct {
 // maxMatched limits the number of different asks for which a catalog caches the result.
 const maxMatched = 4096
 
-func (m *memory) catalog(pools []*capacity.Pool, opts *capacity.Options, mentioned map[string]map[string]bool) *catalog {
+func (m *Memory) Catalog(pools []*capacity.Pool, opts *capacity.Options, mentioned map[string]map[string]bool) *Catalog {
 	id := catalogID(pools, opts, mentioned)
 	if m.last != nil && m.id == id && len(m.last.matched) < maxMatched && slices.EqualFunc(m.types, pools, sameTypes) {
-		for i, p := range m.last.pools {
+		for i, p := range m.last.Pools {
 			p.Pool = pools[i] // the use of its limits may have changed
 		}
 		return m.last

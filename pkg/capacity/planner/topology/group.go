@@ -1,4 +1,4 @@
-package planner
+package topology
 
 import (
 	"fmt"
@@ -11,12 +11,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// group is a topology group: it counts the pods that a selector matches, by the domains of a topology key. Host ports are groups, too:
+// Group is a topology group: it counts the pods that a selector matches, by the domains of a topology key. Host ports are groups, too:
 // the pods that use a port, by node.
-type group struct {
-	id   string
-	key  string
-	host bool // the domains are nodes
+type Group struct {
+	Key  string
+	Host bool // the domains are nodes
 	slot int  // position of the key in sites, unless host
 	// The pods that are counted.
 	selector   labels.Selector
@@ -25,24 +24,24 @@ type group struct {
 	// firstKey and firstValue are an equality that the selector requires, to exclude pods quickly; empty key: none.
 	firstKey, firstValue string
 	onlyFirst            bool
-	// filter tells which nodes count, for spread; nil: all that have the key.
-	filter *nodeFilter
-	// byKind: no selector but the kind of the constraint says which pods are counted (topology.counters).
+	// Filter tells which nodes count, for spread; nil: all that have the key.
+	Filter *nodeFilter
+	// byKind: no selector but the kind of the constraint says which pods are counted (Groups.counters).
 	byKind bool
-	// daemons are those whose pods are counted, repelling those whose pods have this anti-affinity term, by position.
-	daemons, repelling []int
+	// Daemons are those whose pods are counted, repelling those whose pods have this anti-affinity term, by position.
+	Daemons, Repelling []int
 
 	// asked is how many pod batches have a constraint in force that uses the group.
 	asked int
-	// counts is the number of matching pods, owners the number of pods that have this anti-affinity term, by domain.
-	counts, owners map[int]int
-	// nodes is the number of nodes that count, by domain: these are the domains that spread considers.
-	nodes  map[int]int
+	// Counts is the number of matching pods, owners the number of pods that have this anti-affinity term, by domain.
+	Counts, Owners map[int]int
+	// Nodes is the number of nodes that count, by domain: these are the domains that spread considers.
+	Nodes  map[int]int
 	total  int
 	lowest lowest // for groups over host names
 	// forced domains count as present although no node is there yet; hostFromZero: new nodes may be added, with a count of zero.
 	forced       map[int]bool
-	hostFromZero bool
+	HostFromZero bool
 	// base is the state before planning.
 	base *savedCounts
 }
@@ -57,15 +56,15 @@ type savedCounts struct {
 
 // nodeFilter tells which nodes a spread constraint considers.
 type nodeFilter struct {
-	terms       []capacity.Requirements // nil: any
+	Terms       []capacity.Requirements // nil: any
 	taints      bool
 	tolerations []corev1.Toleration
-	keys        []string // all of these labels must be present
+	Keys        []string // all of these labels must be present
 }
 
-// allows reports whether the filter counts a node with these taints and labels.
-func (f *nodeFilter) allows(taints []corev1.Taint, label func(key string) (string, bool)) bool {
-	for _, key := range f.keys {
+// Allows reports whether the filter counts a node with these taints and labels.
+func (f *nodeFilter) Allows(taints []corev1.Taint, label func(key string) (string, bool)) bool {
+	for _, key := range f.Keys {
 		if _, ok := label(key); !ok && key != capacity.LabelHostname {
 			return false
 		}
@@ -74,22 +73,22 @@ func (f *nodeFilter) allows(taints []corev1.Taint, label func(key string) (strin
 	if f.taints && capacity.Untolerated(f.tolerations, taints) != nil {
 		return false
 	}
-	return capacity.MatchAny(f.terms, label)
+	return capacity.MatchAny(f.Terms, label)
 }
 
 // id is equal for equal filters.
 func (f *nodeFilter) id() string {
 	var b strings.Builder
-	for _, term := range f.terms {
+	for _, term := range f.Terms {
 		fmt.Fprint(&b, term.Sorted())
 	}
-	fmt.Fprint(&b, f.taints, f.tolerations, slices.Sorted(slices.Values(f.keys)))
+	fmt.Fprint(&b, f.taints, f.tolerations, slices.Sorted(slices.Values(f.Keys)))
 	return b.String()
 }
 
-func newGroup(id, key string, t *capacity.PodTerm) *group {
-	g := &group{id: id, key: key, host: key == capacity.LabelHostname, selector: t.Selector, namespaces: t.Namespaces, nsSelector: t.NamespaceSelector,
-		counts: map[int]int{}, owners: map[int]int{}, nodes: map[int]int{}, forced: map[int]bool{}}
+func newGroup(t *capacity.PodTerm) *Group {
+	g := &Group{Key: t.TopologyKey, Host: t.TopologyKey == capacity.LabelHostname, selector: t.Selector, namespaces: t.Namespaces, nsSelector: t.NamespaceSelector,
+		Counts: map[int]int{}, Owners: map[int]int{}, Nodes: map[int]int{}, forced: map[int]bool{}}
 	if t.Selector == nil {
 		g.selector = labels.Nothing()
 	}
@@ -106,7 +105,7 @@ func newGroup(id, key string, t *capacity.PodTerm) *group {
 }
 
 // matches reports whether a pod with these labels in the namespace is counted.
-func (g *group) matches(namespace string, podLabels map[string]string, names capacity.NamespaceLabels) bool {
+func (g *Group) matches(namespace string, podLabels map[string]string, names capacity.NamespaceLabels) bool {
 	if g.firstKey != "" {
 		if v, ok := podLabels[g.firstKey]; !ok || v != g.firstValue {
 			return false
@@ -127,33 +126,33 @@ func (g *group) matches(namespace string, podLabels map[string]string, names cap
 	return g.onlyFirst || g.selector.Matches(labels.Set(podLabels))
 }
 
-// add adds n pods to a domain's count.
-func (g *group) add(domain, n int) {
-	if g.lowest.nodes > 0 && (n < 0 || g.counts[domain] == g.lowest.count) {
+// Add adds n pods to a domain's count.
+func (g *Group) Add(domain, n int) {
+	if g.lowest.nodes > 0 && (n < 0 || g.Counts[domain] == g.lowest.count) {
 		g.lowest.nodes-- // This may count a node that isn't considered: then lowest is computed again sooner than necessary.
 		if n < 0 {
 			g.lowest.nodes = 0
 		}
 	}
-	g.counts[domain] += n
+	g.Counts[domain] += n
 	g.total += n
 }
 
 // least returns the count of the domain with the fewest pods. The domain given by with is considered in any case.
-func (g *group) least(minDomains int, with int) int {
+func (g *Group) least(minDomains int, with int) int {
 	n, domains, hasWith := -1, 0, false
 	each := func(d int) {
 		domains++
-		if c := g.counts[d]; n < 0 || c < n {
+		if c := g.Counts[d]; n < 0 || c < n {
 			n = c
 		}
 		hasWith = hasWith || d == with
 	}
-	for d := range g.nodes {
+	for d := range g.Nodes {
 		each(d)
 	}
 	for d := range g.forced {
-		if _, there := g.nodes[d]; !there {
+		if _, there := g.Nodes[d]; !there {
 			each(d)
 		}
 	}
@@ -166,12 +165,55 @@ func (g *group) least(minDomains int, with int) int {
 	return max(n, 0)
 }
 
-func (g *group) save() {
-	g.base = &savedCounts{counts: cloneCounts(g.counts), owners: cloneCounts(g.owners), nodes: cloneCounts(g.nodes), total: g.total}
+// LeastNode returns the least count on any node that the group considers, 0 if they are fewer than minDomains. each calls a function with
+// the considered nodes that are planned.
+func (g *Group) LeastNode(minDomains int, each func(func(node int))) int {
+	if g.lowest.nodes == 0 {
+		g.findLowest(each)
+	}
+	if g.lowest.domains < minDomains {
+		return 0
+	}
+	return max(g.lowest.count, 0)
 }
 
-func (g *group) restore() {
-	g.counts, g.owners, g.nodes, g.total = cloneCounts(g.base.counts), cloneCounts(g.base.owners), cloneCounts(g.base.nodes), g.base.total
+func (g *Group) findLowest(planned func(func(node int))) {
+	g.lowest = lowest{count: -1}
+	each := func(d int) {
+		g.lowest.domains++
+		switch c := g.Counts[d]; {
+		case g.lowest.count < 0 || c < g.lowest.count:
+			g.lowest.count, g.lowest.nodes = c, 1
+		case c == g.lowest.count:
+			g.lowest.nodes++
+		}
+	}
+	for d := range g.Nodes {
+		each(d)
+	}
+	planned(each)
+}
+
+// LearnDomains makes the domains that planned nodes have brought count from the start. It returns false if all of them do already.
+func (g *Group) LearnDomains() (learned bool) {
+	if g.Host {
+		learned, g.HostFromZero = !g.HostFromZero, true
+		return learned
+	}
+	for d := range g.Nodes {
+		if _, before := g.base.nodes[d]; !before && !g.forced[d] {
+			g.forced[d], learned = true, true
+		}
+	}
+	return learned
+}
+
+func (g *Group) save() {
+	g.base = &savedCounts{counts: cloneCounts(g.Counts), owners: cloneCounts(g.Owners), nodes: cloneCounts(g.Nodes), total: g.total}
+}
+
+func (g *Group) restore() {
+	g.Counts, g.Owners, g.Nodes, g.total = cloneCounts(g.base.counts), cloneCounts(g.base.owners), cloneCounts(g.base.nodes), g.base.total
 	g.lowest.nodes = 0
 }
 
@@ -205,5 +247,5 @@ func writeSelector(b *strings.Builder, s labels.Selector) {
 	}
 }
 
-// concerns reports whether any constraint uses the group. Preferences that used it may have been dropped.
-func (g *group) concerns() bool { return g.asked > 0 || len(g.owners)+len(g.repelling) > 0 }
+// Concerns reports whether any constraint uses the group. Preferences that used it may have been dropped.
+func (g *Group) Concerns() bool { return g.asked > 0 || len(g.Owners)+len(g.Repelling) > 0 }

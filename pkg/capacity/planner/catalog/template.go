@@ -1,4 +1,4 @@
-package planner
+package catalog
 
 import (
 	"encoding/binary"
@@ -9,9 +9,29 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// choose reduces candidates, sorted by price, to MaxFleetTypes types that satisfy the pool's minValues; short says which minValues can't
+// Keys returns the labels that a node of these candidates can have, and those that its pool mentions, sorted.
+func (c *Catalog) Keys(p *PoolOffers, candidates []int) []string {
+	all := map[string]bool{}
+	for key := range p.Labels {
+		all[key] = true
+	}
+	for key := range p.Requirements {
+		all[key] = true
+	}
+	for _, key := range capacity.OfferLabels {
+		all[key] = true
+	}
+	for _, b := range candidates {
+		for key := range c.TypeOf(b).Labels {
+			all[key] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// Choose reduces candidates, sorted by price, to MaxFleetTypes types that satisfy the pool's minValues; short says which minValues can't
 // be met.
-func (c *catalog) choose(p *poolOffers, candidates []int) (chosen []int, short string) {
+func (c *Catalog) Choose(p *PoolOffers, candidates []int) (chosen []int, short string) {
 	types := map[int]bool{}
 	for _, req := range p.Requirements.Sorted() {
 		if req.MinValues == 0 {
@@ -19,9 +39,9 @@ func (c *catalog) choose(p *poolOffers, candidates []int) (chosen []int, short s
 		}
 		values := map[string]bool{}
 		for _, b := range candidates {
-			if v, ok := c.label(b, req.Key); ok && !values[v] && len(values) < req.MinValues {
+			if v, ok := c.Label(b, req.Key); ok && !values[v] && len(values) < req.MinValues {
 				values[v] = true
-				types[c.candidates[b].typ] = true
+				types[c.Candidates[b].typ] = true
 			}
 		}
 		if len(values) < req.MinValues && short == "" {
@@ -30,33 +50,33 @@ func (c *catalog) choose(p *poolOffers, candidates []int) (chosen []int, short s
 	}
 	for _, b := range candidates {
 		if len(types) < capacity.MaxFleetTypes {
-			types[c.candidates[b].typ] = true
+			types[c.Candidates[b].typ] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(candidates), func(b int) bool { return !types[c.candidates[b].typ] }), short
+	return slices.DeleteFunc(slices.Clone(candidates), func(b int) bool { return !types[c.Candidates[b].typ] }), short
 }
 
-// template returns what the candidates determine about a planned node.
-func (c *catalog) template(candidates []int, daemons *daemonSets) *capacity.PlannedNode {
-	x := &c.candidates[candidates[0]]
-	p := c.pools[x.pool]
+// Template returns what the candidates determine about a planned node.
+func (c *Catalog) Template(candidates []int, daemons *DaemonSets) *capacity.PlannedNode {
+	x := &c.Candidates[candidates[0]]
+	p := c.Pools[x.Pool]
 	t := &capacity.PlannedNode{}
-	t.Pool, t.CapacityType, t.Price = p.Pool, x.offer.CapacityType, x.offer.Price
+	t.Pool, t.CapacityType, t.Price = p.Pool, x.Offer.CapacityType, x.Offer.Price
 	t.Offers = make([]capacity.NodeOffer, 0, len(candidates))
 	types := make([]int, 0, capacity.MaxFleetTypes)
-	seen := make([]bool, len(p.types))
+	seen := make([]bool, len(p.Allowed))
 	for _, b := range candidates {
-		t.Offers = append(t.Offers, capacity.NodeOffer{Type: c.typeOf(b), Offer: c.candidates[b].offer})
-		if typ := c.candidates[b].typ; !seen[typ] {
+		t.Offers = append(t.Offers, capacity.NodeOffer{Type: c.TypeOf(b), Offer: c.Candidates[b].Offer})
+		if typ := c.Candidates[b].typ; !seen[typ] {
 			seen[typ] = true
 			types = append(types, typ)
 		}
 	}
 	all := p.common(types)
 	t.Labels, t.Allocatable, t.Largest, t.VolumeLimits = maps.Clone(all.labels), all.allocatable, all.largest, all.volumes
-	maps.Copy(t.Labels, p.labelChoices[x.labelChoice].labels)
+	maps.Copy(t.Labels, p.LabelChoices[x.LabelChoice].Labels)
 	for _, key := range capacity.OfferLabels {
-		if v, ok := c.label(candidates[0], key); ok && !slices.ContainsFunc(candidates, func(b int) bool { w, _ := c.label(b, key); return w != v }) {
+		if v, ok := c.Label(candidates[0], key); ok && !slices.ContainsFunc(candidates, func(b int) bool { w, _ := c.Label(b, key); return w != v }) {
 			t.Labels[key] = v
 		}
 	}
@@ -75,7 +95,7 @@ type common struct {
 const maxCommon = 2048
 
 // common finds what the types at these positions have in common, or returns it from the cache.
-func (p *poolOffers) common(types []int) *common {
+func (p *PoolOffers) common(types []int) *common {
 	key := make([]byte, 0, 3*len(types))
 	for _, t := range types {
 		key = binary.AppendUvarint(key, uint64(t))
@@ -83,13 +103,13 @@ func (p *poolOffers) common(types []int) *common {
 	if out, known := p.commons[string(key)]; known {
 		return out
 	}
-	first := p.types[types[0]]
+	first := p.Allowed[types[0]]
 	out := &common{labels: maps.Clone(first.Labels), allocatable: first.Allocatable.Clone(), largest: first.Capacity.Clone(), volumes: maps.Clone(first.VolumeLimits)}
 	if out.labels == nil {
 		out.labels = map[string]string{}
 	}
 	for _, at := range types[1:] {
-		typ := p.types[at]
+		typ := p.Allowed[at]
 		out.allocatable.AtMost(typ.Allocatable)
 		out.largest.AtLeast(typ.Capacity)
 		for k, v := range out.labels {

@@ -1,4 +1,4 @@
-package planner
+package catalog
 
 import (
 	"bytes"
@@ -10,19 +10,20 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// daemonSets are the daemons, and the candidates that each of them runs on.
-type daemonSets struct {
+// DaemonSets are the daemons, and the candidates that each of them runs on.
+type DaemonSets struct {
 	sets       []*capacity.DaemonSet
-	candidates []packing.Bits
+	Candidates []packing.Bits
 	// of are the daemons by the key that candidates store.
 	of map[string][]*capacity.DaemonSet
 }
 
-// addDaemons computes each candidate's daemons and the capacity that they leave.
-func (c *catalog) addDaemons(sets []*capacity.DaemonSet) *daemonSets {
-	ds := &daemonSets{sets: sets, of: map[string][]*capacity.DaemonSet{"": nil}}
+// AddDaemons computes each candidate's daemons and the capacity that they leave, in the dimensions of a plan.
+func (c *Catalog) AddDaemons(sets []*capacity.DaemonSet, d *Dims) *DaemonSets {
+	c.dims = d
+	ds := &DaemonSets{sets: sets, of: map[string][]*capacity.DaemonSet{"": nil}}
 	for _, d := range sets {
-		ds.candidates = append(ds.candidates, c.matching(&asks{terms: d.Class.Terms, tolerations: d.Class.Tolerations, preferred: true}))
+		ds.Candidates = append(ds.Candidates, c.Matching(&Asks{Terms: d.Class.Terms, Tolerations: d.Class.Tolerations, Preferred: true}))
 	}
 	c.rooms = c.rooms[:0]
 	type roomKey struct {
@@ -31,17 +32,17 @@ func (c *catalog) addDaemons(sets []*capacity.DaemonSet) *daemonSets {
 	}
 	rooms := map[roomKey]int{}
 	var key, last []byte
-	for b := range c.candidates {
-		x := &c.candidates[b]
-		typ := c.typeOf(b)
+	for b := range c.Candidates {
+		x := &c.Candidates[b]
+		typ := c.TypeOf(b)
 		key = key[:0]
 		for i := range sets {
-			if ds.candidates[i].Has(b) {
+			if ds.Candidates[i].Has(b) {
 				key = binary.AppendUvarint(key, uint64(i))
 			}
 		}
-		if b > 0 && typ == c.typeOf(b-1) && bytes.Equal(key, last) {
-			x.room, x.daemons = c.candidates[b-1].room, c.candidates[b-1].daemons // candidates of a type are adjacent
+		if b > 0 && typ == c.TypeOf(b-1) && bytes.Equal(key, last) {
+			x.Room, x.daemons = c.Candidates[b-1].Room, c.Candidates[b-1].daemons // candidates of a type are adjacent
 			continue
 		}
 		last = append(last[:0], key...)
@@ -52,24 +53,24 @@ func (c *catalog) addDaemons(sets []*capacity.DaemonSet) *daemonSets {
 			rooms[k] = at
 			c.rooms = append(c.rooms, ds.room(c, typ, k.daemons, b))
 		}
-		x.room, x.daemons = at, k.daemons
+		x.Room, x.daemons = at, k.daemons
 	}
 	return ds
 }
 
 // room returns the capacity that daemons leave of a type; key names the daemons that run on candidate b.
-func (ds *daemonSets) room(c *catalog, typ *capacity.InstanceType, key string, b int) []int64 {
+func (ds *DaemonSets) room(c *Catalog, typ *capacity.InstanceType, key string, b int) []int64 {
 	if _, known := ds.of[key]; !known {
 		for i, d := range ds.sets {
-			if ds.candidates[i].Has(b) {
+			if ds.Candidates[i].Has(b) {
 				ds.of[key] = append(ds.of[key], d)
 			}
 		}
 	}
-	room := c.dims.room(typ.Allocatable, typ.VolumeLimits)
+	room := c.dims.Room(typ.Allocatable, typ.VolumeLimits)
 	total := capacity.Resources{}
 	for _, d := range ds.of[key] {
-		less(room, c.dims.need(d.Class))
+		less(room, c.dims.Need(d.Class))
 		total.Add(d.Class.Requests, 1)
 	}
 	if !total.Fits(typ.Allocatable) {
@@ -78,23 +79,23 @@ func (ds *daemonSets) room(c *catalog, typ *capacity.InstanceType, key string, b
 	return room
 }
 
-// among returns how many of the daemons at these positions run on candidate b.
-func (ds *daemonSets) among(positions []int, b int) int {
+// Among returns how many of the daemons at these positions run on candidate b.
+func (ds *DaemonSets) Among(positions []int, b int) int {
 	n := 0
 	for _, i := range positions {
-		if ds.candidates[i].Has(b) {
+		if ds.Candidates[i].Has(b) {
 			n++
 		}
 	}
 	return n
 }
 
-// portsTaken returns the candidates on which a daemon uses a host port that the class requests.
-func (ds *daemonSets) portsTaken(ports []corev1.ContainerPort, candidates int) packing.Bits {
+// PortsTaken returns the candidates on which a daemon uses a host port that the class requests.
+func (ds *DaemonSets) PortsTaken(ports []corev1.ContainerPort, candidates int) packing.Bits {
 	out := packing.NewBits(candidates)
 	for i, d := range ds.sets {
 		if capacity.PortsConflict(ports, d.Class.HostPorts) {
-			out.Or(ds.candidates[i])
+			out.Or(ds.Candidates[i])
 		}
 	}
 	return out

@@ -1,4 +1,4 @@
-package planner
+package catalog
 
 import (
 	"maps"
@@ -12,10 +12,10 @@ const maxVariants = 64
 
 // openLabels returns the label sets that nodes of a pool may get: the pool's labels and, for each custom key that its requirements leave
 // open, the values that demand names, or one value if demand names none.
-func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []labelChoice {
-	out := []labelChoice{{labels: p.Labels}}
+func (p *PoolOffers) openLabels(mentioned map[string]map[string]bool) []labelChoice {
+	out := []labelChoice{{Labels: p.Labels}}
 	for _, r := range p.Requirements.Sorted() {
-		if _, own := p.Labels[r.Key]; own || p.typeLabel(r.Key) || capacity.OfferLabel(r.Key) || r.Key == capacity.LabelHostname || r.AllowsAbsent() {
+		if _, own := p.Labels[r.Key]; own || p.TypeLabel(r.Key) || capacity.OfferLabel(r.Key) || r.Key == capacity.LabelHostname || r.AllowsAbsent() {
 			continue
 		}
 		values := openValues(r, mentioned[r.Key])
@@ -25,12 +25,12 @@ func (p *poolOffers) openLabels(mentioned map[string]map[string]bool) []labelCho
 		var next []labelChoice
 		for _, v := range out {
 			for _, value := range values {
-				labels := maps.Clone(v.labels)
+				labels := maps.Clone(v.Labels)
 				if labels == nil {
 					labels = map[string]string{}
 				}
 				labels[r.Key] = value
-				next = append(next, labelChoice{labels: labels})
+				next = append(next, labelChoice{Labels: labels})
 			}
 		}
 		out = next

@@ -1,4 +1,4 @@
-package planner
+package topology
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ type spread struct {
 }
 
 // spreadConstraints makes the batch's constraints that spread its pods.
-func spreadConstraints(t *topology, u *batch) {
+func spreadConstraints(t *Groups, u *Batch) {
 	soft := 0
 	var hardKeys []string
 	for _, s := range u.Spread {
@@ -30,50 +30,50 @@ func spreadConstraints(t *topology, u *batch) {
 			// that the node has the label is left of the constraint.
 			term.Selector = labels.Nothing()
 		}
-		f := &nodeFilter{taints: s.NodeTaintsHonor, keys: hardKeys}
+		f := &nodeFilter{taints: s.NodeTaintsHonor, Keys: hardKeys}
 		if !s.Hard {
-			f.keys = []string{s.TopologyKey}
+			f.Keys = []string{s.TopologyKey}
 		}
 		if s.NodeAffinityHonor {
-			f.terms = u.TermsWithoutVolumes()
+			f.Terms = u.TermsWithoutVolumes()
 		}
 		if s.NodeTaintsHonor {
 			f.tolerations = u.Tolerations
 		}
 		g := t.group("spread"+termID(term)+f.id(), term)
-		g.filter = f
-		o := constraint{effect: spreads, group: g, step: required, skew: int(s.MaxSkew)}
+		g.Filter = f
+		o := Constraint{Effect: Spreads, Group: g, Step: required, skew: int(s.MaxSkew)}
 		if s.Hard {
-			o.kind = spread{minDomains: int(s.MinDomains)}
+			o.Kind = spread{minDomains: int(s.MinDomains)}
 		} else {
-			o.kind, o.step, o.rank = spread{}, dropSoftSpread, soft
+			o.Kind, o.Step, o.Rank = spread{}, dropSoftSpread, soft
 			soft++
 		}
-		u.all = append(u.all, o)
+		u.All = append(u.All, o)
 	}
 }
 
-func (spread) limit(o *constraint) (int, bool) { return o.skew, o.group.host }
+func (spread) Limit(o *Constraint) (int, bool) { return o.skew, o.Group.Host }
 
-func (s spread) allows(o *constraint, _ *batch, d int, ok bool) bool {
-	return ok && o.group.counts[d]+o.own() <= o.skew+o.group.least(s.minDomains, d)
+func (s spread) allows(o *Constraint, _ *Batch, d int, ok bool) bool {
+	return ok && o.Group.Counts[d]+o.own() <= o.skew+o.Group.least(s.minDomains, d)
 }
 
-func (s spread) room(o *constraint, _ *batch, node, k int, all hosts) int {
+func (s spread) room(o *Constraint, _ *Batch, node, k int, all hosts) int {
 	limit := o.skew
-	if o.group.counts[node]+k > limit {
-		limit += all.least(o.group, s.minDomains)
+	if o.Group.Counts[node]+k > limit {
+		limit += all.Least(o.Group, s.minDomains)
 	}
 	return o.within(limit, node, k)
 }
 
-func (spread) refusal(o *constraint, _ *batch) string {
-	if o.group.host {
+func (spread) Refusal(o *Constraint, _ *Batch) string {
+	if o.Group.Host {
 		return "" // a new node has no pods yet
 	}
-	return fmt.Sprintf("topology spread over %s with maxSkew %d allows no domain", o.group.key, o.skew)
+	return fmt.Sprintf("topology spread over %s with maxSkew %d allows no domain", o.Group.Key, o.skew)
 }
 
-func (spread) explain(o *constraint) string {
+func (spread) Explain(o *Constraint) string {
 	return fmt.Sprintf("topology spread (maxSkew %d)", o.skew)
 }

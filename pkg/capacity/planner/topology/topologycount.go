@@ -1,4 +1,4 @@
-package planner
+package topology
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -10,39 +10,39 @@ import (
 
 // count counts the pods on existing nodes. It also makes the groups of existing pods' own anti-affinity terms, if these select pods of
 // the batches.
-func (t *topology) count(nodes []*capacity.Node, batches []*batch, names capacity.NamespaceLabels) {
-	own := len(t.groups)
+func (t *Groups) count(nodes []*capacity.Node, batches []*Batch, names capacity.NamespaceLabels) {
+	own := len(t.Groups)
 	t.countOwners(nodes, batches, names)
 	if own == 0 {
 		return
 	}
-	spreads := make([]*group, 0, own)
-	index := &groupIndex{byKey: map[string]map[string][]*group{}}
-	for _, g := range t.groups[:own] {
-		if g.filter != nil {
+	spreads := make([]*Group, 0, own)
+	index := &groupIndex{byKey: map[string]map[string][]*Group{}}
+	for _, g := range t.Groups[:own] {
+		if g.Filter != nil {
 			spreads = append(spreads, g)
-			t.eligible[g] = packing.NewBits(len(nodes))
+			t.Eligible[g] = packing.NewBits(len(nodes))
 		}
 		index.add(g)
 	}
 	for i, n := range nodes {
 		for _, g := range spreads {
-			if d, ok := t.nodeDomain(g, n, i); ok && g.filter.allows(n.Taints, n.Label) {
-				t.eligible[g].Set(i)
-				g.nodes[d]++
+			if d, ok := t.nodeDomain(g, n, i); ok && g.Filter.Allows(n.Taints, n.Label) {
+				t.Eligible[g].Set(i)
+				g.Nodes[d]++
 			}
 		}
-		count := func(g *group) {
+		count := func(g *Group) {
 			if d, ok := t.nodeDomain(g, n, i); ok {
-				g.add(d, 1)
+				g.Add(d, 1)
 			}
 		}
 		for _, p := range n.Pods {
-			index.each(p, func(g *group) {
+			index.each(p, func(g *Group) {
 				if !g.matches(p.Namespace, p.Labels, names) {
 					return
 				}
-				if g.filter != nil && (p.DeletionTimestamp != nil || !t.eligible[g].Has(i)) {
+				if g.Filter != nil && (p.DeletionTimestamp != nil || !t.Eligible[g].Has(i)) {
 					return
 				}
 				count(g)
@@ -54,20 +54,20 @@ func (t *topology) count(nodes []*capacity.Node, batches []*batch, names capacit
 	}
 }
 
-func (t *topology) nodeDomain(g *group, n *capacity.Node, index int) (int, bool) {
-	if g.host {
+func (t *Groups) nodeDomain(g *Group, n *capacity.Node, index int) (int, bool) {
+	if g.Host {
 		return index, true
 	}
-	v, ok := n.Labels[g.key]
+	v, ok := n.Labels[g.Key]
 	if !ok {
 		return 0, false
 	}
-	return t.domain(g.key, v), true
+	return t.domain(g.Key, v), true
 }
 
 // countOwners counts the pods whose anti-affinity excludes pods of the batches.
-func (t *topology) countOwners(nodes []*capacity.Node, batches []*batch, names capacity.NamespaceLabels) {
-	type known struct{ groups []*group }
+func (t *Groups) countOwners(nodes []*capacity.Node, batches []*Batch, names capacity.NamespaceLabels) {
+	type known struct{ groups []*Group }
 	seen := map[string]known{}
 	for i, n := range nodes {
 		for _, p := range n.Pods {
@@ -88,7 +88,7 @@ func (t *topology) countOwners(nodes []*capacity.Node, batches []*batch, names c
 			}
 			for _, g := range found.groups {
 				if d, ok := t.nodeDomain(g, n, i); ok {
-					g.owners[d]++
+					g.Owners[d]++
 				}
 			}
 		}
@@ -97,8 +97,8 @@ func (t *topology) countOwners(nodes []*capacity.Node, batches []*batch, names c
 
 // concerning returns the groups of the terms that select pods of any batch. Terms that can't be parsed select nothing, as in
 // kube-scheduler.
-func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, batches []*batch, names capacity.NamespaceLabels) []*group {
-	var out []*group
+func (t *Groups) concerning(terms []corev1.PodAffinityTerm, namespace string, batches []*Batch, names capacity.NamespaceLabels) []*Group {
+	var out []*Group
 	for i := range terms {
 		term, err := capacity.NewPodTerm(&terms[i], namespace, 0)
 		if err != nil {
@@ -109,7 +109,7 @@ func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, 
 			out = append(out, g)
 			continue
 		}
-		probe := newGroup(id, term.TopologyKey, &term)
+		probe := newGroup(&term)
 		for _, u := range batches {
 			if probe.matches(u.Namespace, u.Labels, names) {
 				out = append(out, t.group(id, &term))
@@ -122,24 +122,24 @@ func (t *topology) concerning(terms []corev1.PodAffinityTerm, namespace string, 
 
 // groupIndex finds the groups that may count a pod without checking every group.
 type groupIndex struct {
-	byKey map[string]map[string][]*group
-	rest  []*group
+	byKey map[string]map[string][]*Group
+	rest  []*Group
 }
 
-func (x *groupIndex) add(g *group) {
+func (x *groupIndex) add(g *Group) {
 	switch {
 	case g.byKind:
 	case g.firstKey == "":
 		x.rest = append(x.rest, g)
 	default:
 		if x.byKey[g.firstKey] == nil {
-			x.byKey[g.firstKey] = map[string][]*group{}
+			x.byKey[g.firstKey] = map[string][]*Group{}
 		}
 		x.byKey[g.firstKey][g.firstValue] = append(x.byKey[g.firstKey][g.firstValue], g)
 	}
 }
 
-func (x *groupIndex) each(p *corev1.Pod, f func(*group)) {
+func (x *groupIndex) each(p *corev1.Pod, f func(*Group)) {
 	for key, values := range x.byKey {
 		if v, ok := labels.Set(p.Labels)[key]; ok {
 			for _, g := range values[v] {
@@ -153,30 +153,30 @@ func (x *groupIndex) each(p *corev1.Pod, f func(*group)) {
 }
 
 // countDaemons finds the groups that count daemons' pods, and those of anti-affinity terms that daemons' pods have.
-func (t *topology) countDaemons(sets []*capacity.DaemonSet, batches []*batch, names capacity.NamespaceLabels) {
+func (t *Groups) countDaemons(sets []*capacity.DaemonSet, batches []*Batch, names capacity.NamespaceLabels) {
 	for i, d := range sets {
 		if a := d.Class.Pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 			for _, g := range t.concerning(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, d.Class.Namespace, batches, names) {
-				g.repelling = append(g.repelling, i)
+				g.Repelling = append(g.Repelling, i)
 			}
 		}
 	}
-	near := map[*group]bool{} // a daemon's pod comes too late for others to have affinity to it
+	near := map[*Group]bool{} // a daemon's pod comes too late for others to have affinity to it
 	for _, u := range batches {
-		for i := range u.all {
-			if u.all[i].effect == attracts {
-				near[u.all[i].group] = true
+		for i := range u.All {
+			if u.All[i].Effect == Attracts {
+				near[u.All[i].Group] = true
 			}
 		}
 	}
-	for _, g := range t.groups {
+	for _, g := range t.Groups {
 		for i, d := range sets {
 			if !near[g] && g.matches(d.Class.Namespace, d.Class.Labels, names) {
-				g.daemons = append(g.daemons, i)
+				g.Daemons = append(g.Daemons, i)
 			}
 		}
-		if g.filter != nil && !g.host || len(g.daemons)+len(g.repelling) > 0 {
-			t.opening = append(t.opening, g)
+		if g.Filter != nil && !g.Host || len(g.Daemons)+len(g.Repelling) > 0 {
+			t.Opening = append(t.Opening, g)
 		}
 	}
 }

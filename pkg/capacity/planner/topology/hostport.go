@@ -1,4 +1,4 @@
-package planner
+package topology
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 type hostPort struct{}
 
 // hostPorts makes a group for each host port, or for each of its addresses if demand names addresses.
-func hostPorts(t *topology, batches []*batch) {
+func hostPorts(t *Groups, batches []*Batch) {
 	type port struct {
 		protocol corev1.Protocol
 		number   int32
@@ -34,7 +34,7 @@ func hostPorts(t *topology, batches []*batch) {
 		return
 	}
 	type use struct {
-		group *group
+		group *Group
 		port  []corev1.ContainerPort
 	}
 	var used []use
@@ -54,13 +54,13 @@ func hostPorts(t *topology, batches []*batch) {
 					g.byKind = true
 					used = append(used, use{g, []corev1.ContainerPort{{Protocol: k.protocol, HostPort: k.number, HostIP: ip}}})
 				}
-				if !slices.ContainsFunc(u.all, func(o constraint) bool { return o.group == g }) {
-					u.all = append(u.all, constraint{kind: hostPort{}, group: g, step: required, self: true})
+				if !slices.ContainsFunc(u.All, func(o Constraint) bool { return o.Group == g }) {
+					u.All = append(u.All, Constraint{Kind: hostPort{}, Group: g, Step: required, self: true})
 				}
 			}
 		}
 	}
-	t.counters = append(t.counters, func(p *corev1.Pod, count func(*group)) {
+	t.counters = append(t.counters, func(p *corev1.Pod, count func(*Group)) {
 		if ports := capacity.HostPorts(p); len(ports) > 0 {
 			for _, u := range used {
 				if capacity.PortsConflict(ports, u.port) {
@@ -71,12 +71,12 @@ func hostPorts(t *topology, batches []*batch) {
 	})
 }
 
-func (hostPort) limit(*constraint) (int, bool) { return 1, true }
+func (hostPort) Limit(*Constraint) (int, bool) { return 1, true }
 
-func (hostPort) allows(*constraint, *batch, int, bool) bool { return true }
+func (hostPort) allows(*Constraint, *Batch, int, bool) bool { return true }
 
-func (hostPort) room(o *constraint, _ *batch, node, k int, _ hosts) int { return o.within(1, node, k) }
+func (hostPort) room(o *Constraint, _ *Batch, node, k int, _ hosts) int { return o.within(1, node, k) }
 
-func (hostPort) refusal(*constraint, *batch) string { return "" } // a new node has all its ports
+func (hostPort) Refusal(*Constraint, *Batch) string { return "" } // a new node has all its ports
 
-func (hostPort) explain(*constraint) string { return "host port" }
+func (hostPort) Explain(*Constraint) string { return "host port" }

@@ -1,4 +1,4 @@
-package planner
+package catalog
 
 import (
 	"cmp"
@@ -13,59 +13,59 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// catalog is everything that could be bought: an offering candidate (candidate) for each pool, choice of labels, instance type and available
+// Catalog is everything that could be bought: an offering candidate (Candidate) for each pool, choice of labels, instance type and available
 // offering.
-type catalog struct {
-	pools      []*poolOffers
-	candidates []candidate
-	dims       *dims
-	// tiers are the candidates by weight of their pools, highest first.
-	tiers []packing.Bits
+type Catalog struct {
+	Pools      []*PoolOffers
+	Candidates []Candidate
+	dims       *Dims
+	// Tiers are the candidates by weight of their pools, highest first.
+	Tiers []packing.Bits
 	// budgets is the number of limits and capacity reservations. reserved is how many instances are left in capacity reservations, by
 	// budget.
 	budgets  int
 	reserved map[int]int
-	// special are the candidates of special hardware.
-	special packing.Bits
-	// matched are the candidates that satisfy a pod's demands on nodes, by asks.id.
+	// Special are the candidates of special hardware.
+	Special packing.Bits
+	// matched are the candidates that satisfy a pod's demands on nodes, by Asks.id.
 	matched map[string]packing.Bits
 	// rooms are the candidates' capacities per dimension, shared by candidates with the same type and daemons. They are valid for one
 	// plan.
 	rooms [][]int64
 }
 
-// poolOffers is a pool with the instance types that its requirements allow.
-type poolOffers struct {
+// PoolOffers is a pool with the instance types that its requirements allow.
+type PoolOffers struct {
 	*capacity.Pool
-	index int
-	// tier is the same for pools of equal weight, which compete on price.
-	tier         int
-	types        []*capacity.InstanceType
+	Index int
+	// Tier is the same for pools of equal weight, which compete on price.
+	Tier         int
+	Allowed      []*capacity.InstanceType
 	columns      map[string]*column
 	commons      map[string]*common
-	labelChoices []labelChoice
-	// limits are the budgets of the pool's limits, by resource.
-	limits map[corev1.ResourceName]int
+	LabelChoices []labelChoice
+	// LimitBudgets are the budgets of the pool's limits, by resource.
+	LimitBudgets map[corev1.ResourceName]int
 	// narrowed is how many types the requirements exclude.
 	narrowed int
-	// minimum: a requirement has minValues.
-	minimum bool
+	// Minimum: a requirement has minValues.
+	Minimum bool
 }
 
 // labelChoice is one choice of values for the labels that the pool leaves open.
 type labelChoice struct {
-	labels      map[string]string
-	first, last int // its candidates
+	Labels      map[string]string
+	First, Last int // its candidates
 	ways        map[way][][]int
-	ranks       []int // its candidates' positions in order of price
+	Ranks       []int // its candidates' positions in order of price
 }
 
-// candidate is an offering candidate: a node that can be bought.
-type candidate struct {
-	pool, labelChoice, typ int
-	offer                  capacity.Offer
-	price                  float64 // the price that is compared
-	room                   int     // index into rooms
+// Candidate is an offering candidate: a node that can be bought.
+type Candidate struct {
+	Pool, LabelChoice, typ int
+	Offer                  capacity.Offer
+	Price                  float64 // the price that is compared
+	Room                   int     // index into rooms
 	daemons                string  // the daemons that run on it, as a key
 	uses                   []packing.Use
 }
@@ -76,78 +76,78 @@ type column struct {
 	of     []int // index into values, by type; -1: the label is absent
 }
 
-func (c *catalog) typeOf(b int) *capacity.InstanceType {
-	return c.pools[c.candidates[b].pool].types[c.candidates[b].typ]
+func (c *Catalog) TypeOf(b int) *capacity.InstanceType {
+	return c.Pools[c.Candidates[b].Pool].Allowed[c.Candidates[b].typ]
 }
 
-func (c *catalog) roomOf(b int) []int64 { return c.rooms[c.candidates[b].room] }
+func (c *Catalog) RoomOf(b int) []int64 { return c.rooms[c.Candidates[b].Room] }
 
-// label returns a label that a node bought as candidate b will have.
-func (c *catalog) label(b int, key string) (string, bool) {
-	x := &c.candidates[b]
-	if v, ok := x.offer.Label(key); ok {
+// Label returns a label that a node bought as candidate b will have.
+func (c *Catalog) Label(b int, key string) (string, bool) {
+	x := &c.Candidates[b]
+	if v, ok := x.Offer.Label(key); ok {
 		return v, true
 	}
-	p := c.pools[x.pool]
-	if v, ok := p.labelChoices[x.labelChoice].labels[key]; ok {
+	p := c.Pools[x.Pool]
+	if v, ok := p.LabelChoices[x.LabelChoice].Labels[key]; ok {
 		return v, true
 	}
-	v, ok := p.types[x.typ].Labels[key]
+	v, ok := p.Allowed[x.typ].Labels[key]
 	return v, ok
 }
 
 // newCatalog lists what can be bought. mentioned are the label keys that the demand asks for, with the values it names.
-func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned map[string]map[string]bool) *catalog {
-	c := &catalog{matched: map[string]packing.Bits{}}
+func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned map[string]map[string]bool) *Catalog {
+	c := &Catalog{matched: map[string]packing.Bits{}}
 	size := 0
 	for _, p := range pools {
 		for _, t := range p.Types {
 			size += len(t.Offers)
 		}
 	}
-	c.candidates = make([]candidate, 0, size)
+	c.Candidates = make([]Candidate, 0, size)
 	tier := -1
 	for i, p := range pools {
 		if i == 0 || p.Weight != pools[i-1].Weight {
 			tier++
 		}
-		po := &poolOffers{Pool: p, index: i, tier: tier, columns: map[string]*column{}, limits: map[corev1.ResourceName]int{}}
-		c.pools = append(c.pools, po)
+		po := &PoolOffers{Pool: p, Index: i, Tier: tier, columns: map[string]*column{}, LimitBudgets: map[corev1.ResourceName]int{}}
+		c.Pools = append(c.Pools, po)
 		if p.Unready != "" || p.Replicas != nil {
 			continue
 		}
 		po.narrow()
 		for _, r := range p.Requirements {
-			po.minimum = po.minimum || r.MinValues > 0
+			po.Minimum = po.Minimum || r.MinValues > 0
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Limits)) {
-			po.limits[name] = c.budgets
+			po.LimitBudgets[name] = c.budgets
 			c.budgets++
 		}
-		po.labelChoices = po.openLabels(mentioned)
-		for v := range po.labelChoices {
-			po.labelChoices[v].first = len(c.candidates)
+		po.LabelChoices = po.openLabels(mentioned)
+		for v := range po.LabelChoices {
+			po.LabelChoices[v].First = len(c.Candidates)
 			c.addCandidates(po, v, opts)
-			po.labelChoices[v].last = len(c.candidates)
+			po.LabelChoices[v].Last = len(c.Candidates)
 		}
 	}
 	c.addUses()
 	c.setSpecial()
-	for b := range c.candidates {
-		tier := c.pools[c.candidates[b].pool].tier
-		for len(c.tiers) <= tier {
-			c.tiers = append(c.tiers, packing.NewBits(len(c.candidates)))
+	for b := range c.Candidates {
+		tier := c.Pools[c.Candidates[b].Pool].Tier
+		for len(c.Tiers) <= tier {
+			c.Tiers = append(c.Tiers, packing.NewBits(len(c.Candidates)))
 		}
-		c.tiers[tier].Set(b)
+		c.Tiers[tier].Set(b)
 	}
 	return c
 }
 
-// left returns what is left of the budgets, that is of limits and capacity reservations.
-func (c *catalog) left() []int64 {
+// Left returns what is left of the budgets, that is of limits and capacity reservations.
+func (c *Catalog) Left() []int64 {
 	out := make([]int64, c.budgets)
-	for _, p := range c.pools {
-		for name, budget := range p.limits {
+	for _, p := range c.Pools {
+		for name, budget := range p.LimitBudgets {
 			out[budget] = capacity.SatAdd(p.Limits[name], capacity.SatMul(p.Used[name], -1))
 		}
 	}
@@ -157,7 +157,7 @@ func (c *catalog) left() []int64 {
 	return out
 }
 
-func (c *catalog) addCandidates(p *poolOffers, v int, opts *capacity.Options) {
+func (c *Catalog) addCandidates(p *PoolOffers, v int, opts *capacity.Options) {
 	zones, hasZones := p.Requirements[capacity.LabelZone]
 	cts, hasCTs := p.Requirements[capacity.LabelCapacityType]
 	var others []capacity.Requirement // on labels of offers
@@ -170,7 +170,7 @@ func (c *catalog) addCandidates(p *poolOffers, v int, opts *capacity.Options) {
 	if s := opts.NodeSurcharge; s > 0 && !math.IsInf(s, 1) {
 		surcharge = s
 	}
-	for t, typ := range p.types {
+	for t, typ := range p.Allowed {
 		factor := 1.0
 		if len(opts.PriceFactor) > 0 {
 			family, _, _ := strings.Cut(typ.Name, ".")
@@ -184,45 +184,45 @@ func (c *catalog) addCandidates(p *poolOffers, v int, opts *capacity.Options) {
 				slices.ContainsFunc(others, func(r capacity.Requirement) bool { return !o.Allows(r) }) {
 				continue
 			}
-			c.candidates = append(c.candidates, candidate{pool: p.index, labelChoice: v, typ: t, offer: o, price: o.Price*factor + surcharge})
+			c.Candidates = append(c.Candidates, Candidate{Pool: p.Index, LabelChoice: v, typ: t, Offer: o, Price: o.Price*factor + surcharge})
 		}
 	}
 }
 
 // addUses sets what each candidate takes from its pool's limits and from its capacity reservation.
-func (c *catalog) addUses() {
+func (c *Catalog) addUses() {
 	c.reserved = map[int]int{}
 	reservations := map[string]int{}
 	var uses []packing.Use
-	for b := range c.candidates {
-		x := &c.candidates[b]
-		p, typ := c.pools[x.pool], c.typeOf(b)
-		if b == 0 || c.candidates[b-1].pool != x.pool || c.typeOf(b-1) != typ {
+	for b := range c.Candidates {
+		x := &c.Candidates[b]
+		p, typ := c.Pools[x.Pool], c.TypeOf(b)
+		if b == 0 || c.Candidates[b-1].Pool != x.Pool || c.TypeOf(b-1) != typ {
 			uses = nil
-			for _, name := range slices.Sorted(maps.Keys(p.limits)) {
+			for _, name := range slices.Sorted(maps.Keys(p.LimitBudgets)) {
 				amount := typ.Capacity[name]
 				if name == capacity.ResourceNodes {
 					amount = 1
 				}
-				uses = append(uses, packing.Use{Budget: p.limits[name], Amount: amount})
+				uses = append(uses, packing.Use{Budget: p.LimitBudgets[name], Amount: amount})
 			}
 		}
 		x.uses = uses
-		if x.offer.CapacityType == capacity.CapacityTypeReserved {
-			at, known := reservations[x.offer.ReservationID]
+		if x.Offer.CapacityType == capacity.CapacityTypeReserved {
+			at, known := reservations[x.Offer.ReservationID]
 			if !known {
 				at = c.budgets
 				c.budgets++
-				reservations[x.offer.ReservationID], c.reserved[at] = at, x.offer.Remaining
+				reservations[x.Offer.ReservationID], c.reserved[at] = at, x.Offer.Remaining
 			}
 			x.uses = append(slices.Clip(uses), packing.Use{Budget: at, Amount: 1})
 		}
 	}
 }
 
-// reservation returns the budget of the capacity reservation that candidate b takes from.
-func (c *catalog) reservation(b int) (budget int, ok bool) {
-	for _, use := range c.candidates[b].uses {
+// Reservation returns the budget of the capacity reservation that candidate b takes from.
+func (c *Catalog) Reservation(b int) (budget int, ok bool) {
+	for _, use := range c.Candidates[b].uses {
 		if _, ok := c.reserved[use.Budget]; ok {
 			return use.Budget, true
 		}
@@ -230,13 +230,13 @@ func (c *catalog) reservation(b int) (budget int, ok bool) {
 	return 0, false
 }
 
-func (c *catalog) uses(b int) []packing.Use { return c.candidates[b].uses }
+func (c *Catalog) Uses(b int) []packing.Use { return c.Candidates[b].uses }
 
 // narrow keeps the types that satisfy the pool's requirements on labels of instance types.
-func (p *poolOffers) narrow() {
+func (p *PoolOffers) narrow() {
 	var of []capacity.Requirement
 	for _, r := range p.Requirements.Sorted() {
-		if p.typeLabel(r.Key) { // also the pool's own labels: a type that contradicts them can't be bought here
+		if p.TypeLabel(r.Key) { // also the pool's own labels: a type that contradicts them can't be bought here
 			of = append(of, r)
 		}
 	}
@@ -248,12 +248,12 @@ next:
 				continue next
 			}
 		}
-		p.types = append(p.types, t)
+		p.Allowed = append(p.Allowed, t)
 	}
 }
 
-// typeLabel reports whether instance types set the label, rather than the pool.
-func (p *poolOffers) typeLabel(key string) bool {
+// TypeLabel reports whether instance types set the label, rather than the pool.
+func (p *PoolOffers) TypeLabel(key string) bool {
 	switch key {
 	case capacity.LabelHostname:
 		return false
@@ -274,13 +274,13 @@ func (p *poolOffers) typeLabel(key string) bool {
 	return false
 }
 
-func (p *poolOffers) column(key string) *column {
+func (p *PoolOffers) column(key string) *column {
 	if col, ok := p.columns[key]; ok {
 		return col
 	}
-	col := &column{of: make([]int, len(p.types))}
+	col := &column{of: make([]int, len(p.Allowed))}
 	index := map[string]int{}
-	for t, typ := range p.types {
+	for t, typ := range p.Allowed {
 		v, ok := typ.Labels[key]
 		if !ok {
 			col.of[t] = -1
@@ -302,30 +302,30 @@ func (p *poolOffers) column(key string) *column {
 // type and the capacity reservation.
 type way struct{ capacityType, reservation string }
 
-// waysOf returns the candidates with a pool's choice of labels that are bought in the same way as the offering: by type, the cheapest
+// WaysOf returns the candidates with a pool's choice of labels that are bought in the same way as the offering: by type, the cheapest
 // first.
-func (c *catalog) waysOf(p *poolOffers, v int, o capacity.Offer) [][]int {
-	x := &p.labelChoices[v]
+func (c *Catalog) WaysOf(p *PoolOffers, v int, o capacity.Offer) [][]int {
+	x := &p.LabelChoices[v]
 	if x.ways == nil {
-		x.ways, x.ranks = map[way][][]int{}, make([]int, x.last-x.first)
-		sorted := make([]int, 0, x.last-x.first)
-		for b := x.first; b < x.last; b++ {
+		x.ways, x.Ranks = map[way][][]int{}, make([]int, x.Last-x.First)
+		sorted := make([]int, 0, x.Last-x.First)
+		for b := x.First; b < x.Last; b++ {
 			sorted = append(sorted, b)
 		}
 		slices.SortFunc(sorted, c.cheaper)
 		for rank, b := range sorted {
-			x.ranks[b-x.first] = rank
+			x.Ranks[b-x.First] = rank
 		}
 		at := map[way]map[int]int{}
-		for b := x.first; b < x.last; b++ {
-			w := way{c.candidates[b].offer.CapacityType, c.candidates[b].offer.ReservationID}
+		for b := x.First; b < x.Last; b++ {
+			w := way{c.Candidates[b].Offer.CapacityType, c.Candidates[b].Offer.ReservationID}
 			if at[w] == nil {
 				at[w] = map[int]int{}
 			}
-			i, known := at[w][c.candidates[b].typ]
+			i, known := at[w][c.Candidates[b].typ]
 			if !known {
 				i = len(x.ways[w])
-				at[w][c.candidates[b].typ] = i
+				at[w][c.Candidates[b].typ] = i
 				x.ways[w] = append(x.ways[w], nil)
 			}
 			x.ways[w][i] = append(x.ways[w][i], b)
@@ -341,20 +341,20 @@ func (c *catalog) waysOf(p *poolOffers, v int, o capacity.Offer) [][]int {
 }
 
 // cheaper orders candidates by price, then by name, zone and index, so that the order is total.
-func (c *catalog) cheaper(a, b int) int {
-	if by := cmp.Compare(c.candidates[a].price, c.candidates[b].price); by != 0 {
+func (c *Catalog) cheaper(a, b int) int {
+	if by := cmp.Compare(c.Candidates[a].Price, c.Candidates[b].Price); by != 0 {
 		return by
 	}
-	return cmp.Or(cmp.Compare(c.typeOf(a).Name, c.typeOf(b).Name), cmp.Compare(c.candidates[a].offer.Zone, c.candidates[b].offer.Zone), a-b)
+	return cmp.Or(cmp.Compare(c.TypeOf(a).Name, c.TypeOf(b).Name), cmp.Compare(c.Candidates[a].Offer.Zone, c.Candidates[b].Offer.Zone), a-b)
 }
 
 // setSpecial finds the candidates of special hardware (InstanceType.Special). Reserved capacity is never among them: it is paid for
 // whether it is used or not.
-func (c *catalog) setSpecial() {
-	c.special = packing.NewBits(len(c.candidates))
-	for b := range c.candidates {
-		if c.typeOf(b).Special && c.candidates[b].offer.CapacityType != capacity.CapacityTypeReserved {
-			c.special.Set(b)
+func (c *Catalog) setSpecial() {
+	c.Special = packing.NewBits(len(c.Candidates))
+	for b := range c.Candidates {
+		if c.TypeOf(b).Special && c.Candidates[b].Offer.CapacityType != capacity.CapacityTypeReserved {
+			c.Special.Set(b)
 		}
 	}
 }

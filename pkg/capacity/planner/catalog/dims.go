@@ -1,0 +1,100 @@
+package catalog
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+)
+
+// Dims are the dimensions of one plan: the resources that the demand requests, then the CSI drivers and their storage. Resources that no
+// pod requests can't prevent a placement.
+type Dims struct {
+	Resources []corev1.ResourceName
+	drivers   []string
+}
+
+func DimsOf(demand []capacity.Demand) *Dims {
+	resources, drivers := map[corev1.ResourceName]bool{}, map[string]bool{}
+	for i := range demand {
+		for name, v := range demand[i].Class.Requests {
+			if v > 0 {
+				resources[name] = true
+			}
+		}
+		for driver, v := range demand[i].Class.Volumes {
+			if v > 0 {
+				drivers[driver] = true
+			}
+		}
+	}
+	return &Dims{Resources: slices.Sorted(maps.Keys(resources)), drivers: slices.Sorted(maps.Keys(drivers))}
+}
+
+func (d *Dims) Len() int { return len(d.Resources) + len(d.drivers) }
+
+func (d *Dims) Name(i int) string {
+	if i < len(d.Resources) {
+		return string(d.Resources[i])
+	}
+	driver := d.drivers[i-len(d.Resources)]
+	if class, ok := capacity.StorageClassOf(driver); ok {
+		return "storage of class " + class
+	}
+	return "volumes of " + driver
+}
+
+// Need returns what a pod of the class takes, per dimension.
+func (d *Dims) Need(c *capacity.Class) []int64 {
+	out := make([]int64, 0, d.Len())
+	for _, name := range d.Resources {
+		out = append(out, c.Requests[name])
+	}
+	for _, driver := range d.drivers {
+		out = append(out, c.Volumes[driver])
+	}
+	return out
+}
+
+// Room returns what resources and volume limits provide, per dimension; a driver that isn't listed is unlimited.
+func (d *Dims) Room(amounts capacity.Resources, volumes map[string]int64) []int64 {
+	out := make([]int64, 0, d.Len())
+	for _, name := range d.Resources {
+		out = append(out, amounts[name])
+	}
+	for _, driver := range d.drivers {
+		limit, ok := volumes[driver]
+		if !ok {
+			limit = packing.Unlimited
+		}
+		out = append(out, limit)
+	}
+	return out
+}
+
+// less subtracts need from room once, in place.
+func less(room, need []int64) {
+	for i := range room {
+		if room[i] != packing.Unlimited {
+			room[i] = capacity.SatAdd(room[i], -need[i])
+		}
+	}
+}
+
+// Amount formats an amount of a dimension for people; text adds the dimension's name.
+func (d *Dims) Amount(i int, v int64) string {
+	name := corev1.ResourceStorage
+	if i < len(d.Resources) {
+		name = d.Resources[i]
+	} else if _, ok := capacity.StorageClassOf(d.drivers[i-len(d.Resources)]); !ok {
+		return strconv.FormatInt(v, 10)
+	}
+	q := capacity.Resources{name: v}.List()[name]
+	return q.String()
+}
+
+func (d *Dims) Text(i int, v int64) string { return d.Name(i) + " " + d.Amount(i, v) }

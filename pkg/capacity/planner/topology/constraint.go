@@ -1,0 +1,93 @@
+package topology
+
+// Constraint is a constraint of a pod batch on where its pods may be, which depends on where other pods are.
+type Constraint struct {
+	Kind   kind
+	Effect effect
+	Group  *Group
+	// Step is the preference that it is, required if it is none; Rank is its position among those.
+	Step Step
+	Rank int
+	// skew is how many more pods a domain may have than the one with the fewest, if the constraint spreads pods.
+	skew int
+	// self: the batch's own pods are counted, too.
+	self bool
+}
+
+// kind answers for constraints of a kind. To add one, write its file, and add the function that makes its constraints to kinds;
+// preferences also need a step (preference.go).
+type kind interface {
+	// Limit returns how many counted pods a node with the batch's pods may have. ok is false if the constraint isn't such a limit.
+	Limit(o *Constraint) (n int, ok bool)
+	// allows reports whether a constraint over a label allows one more pod of the batch in a domain; ok: the nodes there have the label.
+	allows(o *Constraint, u *Batch, domain int, ok bool) bool
+	// room returns how many more pods of the batch, at most k, a constraint over nodes allows on one.
+	room(o *Constraint, u *Batch, node, k int, all hosts) int
+	// Refusal says that no node that could be launched satisfies the constraint; "": that can't be the reason.
+	Refusal(o *Constraint, u *Batch) string
+	// Explain names the constraint.
+	Explain(o *Constraint) string
+}
+
+// kinds make the constraints of the pod batches. A batch has them in this order.
+var kinds = []func(*Groups, []*Batch){
+	byBatch(spreadConstraints, affinities, antiAffinities, preferredAffinities, preferredAntiAffinities),
+	hostPorts,
+}
+
+// byBatch makes the constraints of a batch, of all these kinds, before those of the next one.
+func byBatch(kinds ...func(*Groups, *Batch)) func(*Groups, []*Batch) {
+	return func(t *Groups, batches []*Batch) {
+		for _, u := range batches {
+			for _, constraints := range kinds {
+				constraints(t, u)
+			}
+		}
+	}
+}
+
+// effect is what a constraint means for other pods.
+type effect int
+
+const (
+	Limits   effect = iota // it limits what one node or domain may hold
+	Spreads                // it keeps counts even
+	Attracts               // its pods must be where the counted ones are
+	Repels                 // its pods must not be where the counted ones are, nor the counted ones where they are
+)
+
+// hosts knows all nodes.
+type hosts interface {
+	// Least returns the least count on any node that a spread group over host names considers; 0 if there are fewer than minDomains.
+	Least(g *Group, minDomains int) int
+}
+
+func (o *Constraint) Hard() bool { return o.Step == required }
+
+// Excludes reports whether pods that the group counts are kept off the domains of the batch's pods.
+func (o *Constraint) Excludes() bool { return o.Effect == Repels && o.Hard() }
+
+// Depends reports whether the constraint holds only if other pods are where the plan has them. One that repels pods, or that limits or
+// evens them out by node, holds no matter which of the nodes exist.
+func (o *Constraint) Depends() bool {
+	return o.Hard() && (o.Effect == Attracts || o.Effect == Spreads && !o.Group.Host)
+}
+
+// own returns how many pods one more of the batch's adds to the count.
+func (o *Constraint) own() int {
+	if o.self {
+		return 1
+	}
+	return 0
+}
+
+// within returns how many more pods, at most k, keep a node's count at the limit or below.
+func (o *Constraint) within(limit, node, k int) int {
+	switch {
+	case o.self:
+		return min(k, max(0, limit-o.Group.Counts[node]))
+	case o.Group.Counts[node] > limit:
+		return 0
+	}
+	return k
+}

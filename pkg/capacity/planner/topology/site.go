@@ -1,0 +1,39 @@
+package topology
+
+// Site holds the topology domain of a node, or of a node to be launched, for each key in topology.keys; -1 if it lacks the label.
+type Site []int
+
+// Of returns the domain for a group over a label.
+func (s Site) Of(g *Group) (domain int, ok bool) {
+	d := s[g.slot]
+	return d, d >= 0
+}
+
+// Site returns the site for labels.
+func (t *Groups) Site(label func(key string) (string, bool)) Site {
+	out := make(Site, len(t.keys))
+	for i, key := range t.keys {
+		out[i] = -1
+		if v, ok := label(key); ok {
+			out[i] = t.domain(key, v)
+		}
+	}
+	return out
+}
+
+// number assigns each key over which groups count a position in sites.
+func (t *Groups) number() {
+	slots := map[string]int{}
+	for _, g := range t.Groups {
+		if g.Host {
+			continue
+		}
+		slot, known := slots[g.Key]
+		if !known {
+			slot = len(t.keys)
+			slots[g.Key] = slot
+			t.keys = append(t.keys, g.Key)
+		}
+		g.slot = slot
+	}
+}
