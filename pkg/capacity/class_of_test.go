@@ -8,44 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/test/pods"
 )
-
-// testPod returns a pod of a ReplicaSet with one container; requests have the form "cpu=1", "memory=1Gi".
-func testPod(name string, requests ...string) *corev1.Pod {
-	yes := true
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-" + "x", Labels: map[string]string{"app": "web"},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: &yes}}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: testList(requests...)}}},
-			Tolerations: notReadyFor(300)},
-	}
-}
-
-// notReadyFor returns the tolerations that the API server's admission adds, with its default of 300 seconds, or with the seconds given.
-func notReadyFor(seconds ...int64) (out []corev1.Toleration) {
-	for i := range seconds {
-		out = append(out, corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds[i]})
-	}
-	return out
-}
-
-func testList(amounts ...string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for _, a := range amounts {
-		var name, amount string
-		for i := range a {
-			if a[i] == '=' {
-				name, amount = a[:i], a[i+1:]
-			}
-		}
-		out[corev1.ResourceName(name)] = resource.MustParse(amount)
-	}
-	return out
-}
 
 func mustClass(t testing.TB, pod *corev1.Pod) *Class {
 	t.Helper()
@@ -64,23 +31,25 @@ func TestRequestsOfAPod(t *testing.T) {
 	}{
 		"one container counts as one pod": {func(*corev1.Pod) {}, Resources{"cpu": 500, "memory": 1 << 30, "pods": 1}},
 		"an init container that asks for more decides": {func(p *corev1.Pod) {
-			p.Spec.InitContainers = []corev1.Container{{Name: "init", Resources: corev1.ResourceRequirements{Requests: testList("cpu=2")}}}
+			p.Spec.InitContainers = []corev1.Container{{Name: "init", Resources: corev1.ResourceRequirements{Requests: pods.Amounts("cpu=2")}}}
 		}, Resources{"cpu": 2000, "memory": 1 << 30, "pods": 1}},
 		"a sidecar adds": {func(p *corev1.Pod) {
-			p.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: testList("cpu=100m")}}}
+			p.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: pods.Amounts("cpu=100m")}}}
 		}, Resources{"cpu": 600, "memory": 1 << 30, "pods": 1}},
-		"overhead adds": {func(p *corev1.Pod) { p.Spec.Overhead = testList("cpu=50m") }, Resources{"cpu": 550, "memory": 1 << 30, "pods": 1}},
+		"overhead adds": {func(p *corev1.Pod) { p.Spec.Overhead = pods.Amounts("cpu=50m") }, Resources{"cpu": 550, "memory": 1 << 30, "pods": 1}},
 		"pod-level requests replace the sum": {func(p *corev1.Pod) {
-			p.Spec.Resources = &corev1.ResourceRequirements{Requests: testList("cpu=3")}
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: pods.Amounts("cpu=3")}
 		}, Resources{"cpu": 3000, "memory": 1 << 30, "pods": 1}},
-		"zero requests vanish": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("cpu=0", "nvidia.com/gpu=0") }, Resources{"pods": 1}},
+		"zero requests vanish": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = pods.Amounts("cpu=0", "nvidia.com/gpu=0")
+		}, Resources{"pods": 1}},
 		"absurd amounts end at the largest number": {func(p *corev1.Pod) {
-			p.Spec.Containers[0].Resources.Requests = testList("cpu=1000000000000000", "memory=8E")
+			p.Spec.Containers[0].Resources.Requests = pods.Amounts("cpu=1000000000000000", "memory=8E")
 			p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0])
 		}, Resources{"cpu": 2e18, "memory": math.MaxInt64, "pods": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := testPod("a", "cpu=500m", "memory=1Gi")
+			pod := pods.Of("a", "cpu=500m", "memory=1Gi")
 			tc.change(pod)
 			if diff := cmp.Diff(tc.want, mustClass(t, pod).Requests); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
@@ -95,13 +64,13 @@ func TestPodsThatCannotBePlannedFor(t *testing.T) {
 		vol    VolumeInfo
 		want   string
 	}{
-		"a negative request": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("cpu=-1") }, VolumeInfo{},
+		"a negative request": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = pods.Amounts("cpu=-1") }, VolumeInfo{},
 			"pod can't be planned for: container main: request of cpu is negative (-1)"},
-		"Gt with a word": {func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("k", "Gt", "many")) }, VolumeInfo{},
+		"Gt with a word": {func(p *corev1.Pod) { p.Spec.Affinity = pods.NodeAffinity(pods.Requires("k", "Gt", "many")) }, VolumeInfo{},
 			`pod can't be planned for: required node affinity, term 0: k: operator Gt needs an integer, has "many"`},
 		"selector against affinity": {func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"k": "a"}
-			p.Spec.Affinity = nodeAffinity(expr("k", "In", "b"))
+			p.Spec.Affinity = pods.NodeAffinity(pods.Requires("k", "In", "b"))
 		}, VolumeInfo{}, "pod can't be planned for: node selector and required node affinity contradict each other"},
 		"a word that the annotation doesn't know": {func(p *corev1.Pod) { p.Annotations = map[string]string{objects.AnnotationBind: "erly"} }, VolumeInfo{},
 			`pod can't be planned for: annotation dovetail.sh/bind is "erly", it can only be "early"`},
@@ -111,7 +80,7 @@ func TestPodsThatCannotBePlannedFor(t *testing.T) {
 			"pod can't be planned for: its volumes can't be reached from the nodes it asks for"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := testPod("a")
+			pod := pods.Of("a")
 			tc.change(pod)
 			_, err := ClassOf(pod, tc.vol)
 			if !errors.Is(err, ErrNotPlannable) {
@@ -122,19 +91,6 @@ func TestPodsThatCannotBePlannedFor(t *testing.T) {
 			}
 		})
 	}
-}
-
-func expr(key, op string, values ...string) corev1.NodeSelectorRequirement {
-	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOperator(op), Values: values}
-}
-
-// nodeAffinity returns an affinity with one required term per expression, ORed.
-func nodeAffinity(terms ...corev1.NodeSelectorRequirement) *corev1.Affinity {
-	s := &corev1.NodeSelector{}
-	for _, e := range terms {
-		s.NodeSelectorTerms = append(s.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}})
-	}
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
 }
 
 func TestNodeTermsOfAPod(t *testing.T) {
@@ -148,15 +104,15 @@ func TestNodeTermsOfAPod(t *testing.T) {
 			[]string{"[kubernetes.io/arch in (arm64)]"}},
 		"ORed terms, each with the selector": {func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"a": "1"}
-			p.Spec.Affinity = nodeAffinity(expr("b", "Exists"), expr("c", "NotIn", "x"))
+			p.Spec.Affinity = pods.NodeAffinity(pods.Requires("b", "Exists"), pods.Requires("c", "NotIn", "x"))
 		}, VolumeInfo{}, []string{"[a in (1) b exists]", "[a in (1) c not in (x)]"}},
 		"a volume in one of two zones cuts the term that asks for another": {func(p *corev1.Pod) {
-			p.Spec.Affinity = nodeAffinity(expr(LabelZone, "In", "a"), expr(LabelZone, "In", "b", "c"))
+			p.Spec.Affinity = pods.NodeAffinity(pods.Requires(LabelZone, "In", "a"), pods.Requires(LabelZone, "In", "b", "c"))
 		}, VolumeInfo{Topology: [][]Requirements{{LabelRequirements(map[string]string{LabelZone: "b"}), LabelRequirements(map[string]string{LabelZone: "d"})}}},
 			[]string{"[topology.kubernetes.io/zone in (b)]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := testPod("a")
+			pod := pods.Of("a")
 			tc.change(pod)
 			c, err := ClassOf(pod, tc.vol)
 			if err != nil {
@@ -183,18 +139,18 @@ func TestPodsOfOneClass(t *testing.T) {
 		"another name":            {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Name, p.UID = "b", "other" }, true},
 		"another image":           {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "x" }, true},
 		"another StatefulSet pod": {func(p *corev1.Pod) { p.Labels["apps.kubernetes.io/pod-index"] = "0" }, func(p *corev1.Pod) { p.Labels["apps.kubernetes.io/pod-index"] = "1" }, true},
-		"the same memory in other words": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("memory=1Gi") },
-			func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("memory=1024Mi") }, true},
+		"the same memory in other words": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = pods.Amounts("memory=1Gi") },
+			func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = pods.Amounts("memory=1024Mi") }, true},
 		"another label":        {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Labels["app"] = "db" }, false},
 		"another namespace":    {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Namespace = "b" }, false},
 		"another scheduler":    {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.SchedulerName = "b" }, false},
 		"nobody recreates it":  {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.OwnerReferences = nil }, false},
 		"a toleration":         {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "a"}} }, false},
-		"too short a patience": {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Tolerations = notReadyFor(10) }, false},
+		"too short a patience": {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Tolerations = pods.NotReadyFor(10) }, false},
 		"a host port":          {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }, false},
 		"a claimed device":     {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, false},
-		"another node term":    {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("a", "Exists")) }, false},
-		"Exists is not absent": {func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("a", "DoesNotExist")) }, func(p *corev1.Pod) { p.Spec.Affinity = nodeAffinity(expr("a", "Exists")) }, false},
+		"another node term":    {func(*corev1.Pod) {}, func(p *corev1.Pod) { p.Spec.Affinity = pods.NodeAffinity(pods.Requires("a", "Exists")) }, false},
+		"Exists is not absent": {func(p *corev1.Pod) { p.Spec.Affinity = pods.NodeAffinity(pods.Requires("a", "DoesNotExist")) }, func(p *corev1.Pod) { p.Spec.Affinity = pods.NodeAffinity(pods.Requires("a", "Exists")) }, false},
 		"another revision in matchLabelKeys": {
 			func(p *corev1.Pod) {
 				p.Labels["rev"] = "1"
@@ -206,7 +162,7 @@ func TestPodsOfOneClass(t *testing.T) {
 			}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := testPod("a", "cpu=1"), testPod("a", "cpu=1")
+			a, b := pods.Of("a", "cpu=1"), pods.Of("a", "cpu=1")
 			tc.a(a)
 			tc.b(b)
 			if same := mustClass(t, a).Key == mustClass(t, b).Key; same != tc.same {
@@ -223,13 +179,13 @@ func TestEarliestMomentToBind(t *testing.T) {
 		reason string
 	}{
 		"a ReplicaSet's pod": {func(*corev1.Pod) {}, BindEarly, ""},
-		"a GPU": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = testList("nvidia.com/gpu=1") }, BindInitialized,
+		"a GPU": {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = pods.Amounts("nvidia.com/gpu=1") }, BindInitialized,
 			"requests nvidia.com/gpu, which a device plugin has to provide"},
 		"a pod security group": {func(p *corev1.Pod) {
-			p.Spec.Containers[0].Resources.Requests = testList("vpc.amazonaws.com/pod-eni=1")
+			p.Spec.Containers[0].Resources.Requests = pods.Amounts("vpc.amazonaws.com/pod-eni=1")
 		}, BindInitialized, "requests vpc.amazonaws.com/pod-eni, which a device plugin has to provide"},
 		"hugepages and local storage are the kubelet's": {func(p *corev1.Pod) {
-			p.Spec.Containers[0].Resources.Requests = testList("hugepages-2Mi=4Mi", "ephemeral-storage=1Gi")
+			p.Spec.Containers[0].Resources.Requests = pods.Amounts("hugepages-2Mi=4Mi", "ephemeral-storage=1Gi")
 		}, BindEarly, ""},
 		"no controller":   {func(p *corev1.Pod) { p.OwnerReferences = nil }, BindRegistered, "has no controller that would recreate it"},
 		"a Job":           {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, BindRegistered, "belongs to a Job, which would count a lost pod as failed"},
@@ -237,11 +193,11 @@ func TestEarliestMomentToBind(t *testing.T) {
 		"a Job that dares": {func(p *corev1.Pod) {
 			p.OwnerReferences[0].Kind, p.Annotations = "Job", map[string]string{objects.AnnotationBind: "early"}
 		}, BindEarly, ""},
-		"tolerates not-ready for 119 s": {func(p *corev1.Pod) { p.Spec.Tolerations = notReadyFor(119) }, BindReady,
+		"tolerates not-ready for 119 s": {func(p *corev1.Pod) { p.Spec.Tolerations = pods.NotReadyFor(119) }, BindReady,
 			"tolerates node.kubernetes.io/not-ready for 1m59s only, and would be evicted before its node is Ready"},
-		"for 120 s": {func(p *corev1.Pod) { p.Spec.Tolerations = notReadyFor(120) }, BindEarly, ""},
+		"for 120 s": {func(p *corev1.Pod) { p.Spec.Tolerations = pods.NotReadyFor(120) }, BindEarly, ""},
 		"for ever":  {func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }, BindEarly, ""},
-		"the shortest toleration counts": {func(p *corev1.Pod) { p.Spec.Tolerations = notReadyFor(300, 5) }, BindReady,
+		"the shortest toleration counts": {func(p *corev1.Pod) { p.Spec.Tolerations = pods.NotReadyFor(300, 5) }, BindReady,
 			"tolerates node.kubernetes.io/not-ready for 5s only, and would be evicted before its node is Ready"},
 		"not at all, with another effect": {func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
@@ -251,7 +207,7 @@ func TestEarliestMomentToBind(t *testing.T) {
 		}, BindReady, "tolerates node.kubernetes.io/not-ready for 0s only, and would be evicted before its node is Ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := testPod("a")
+			pod := pods.Of("a")
 			tc.change(pod)
 			c := mustClass(t, pod)
 			if c.Bind != tc.want || c.BindReason != tc.reason {
@@ -262,7 +218,7 @@ func TestEarliestMomentToBind(t *testing.T) {
 }
 
 func BenchmarkClassOf(b *testing.B) {
-	pod := testPod("a", "cpu=500m", "memory=1Gi")
+	pod := pods.Of("a", "cpu=500m", "memory=1Gi")
 	pod.Spec.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64"}
 	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: LabelZone, MaxSkew: 1,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/test/pods"
 )
 
 func FuzzQuantities(f *testing.F) {
@@ -36,7 +37,7 @@ func FuzzQuantities(f *testing.F) {
 				t.Errorf("%s: %d added many times is %d", name, r[name], twice[name])
 			}
 		}
-		pod := testPod("a")
+		pod := pods.Of("a")
 		pod.Spec.Containers[0].Resources.Requests = list
 		c, err := capacity.ClassOf(pod, capacity.VolumeInfo{})
 		if negative := list.Cpu().Sign() < 0 || list.Memory().Sign() < 0 || r["example.com/gpu"] < 0; negative && err == nil {

@@ -1,47 +1,15 @@
 package planner
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/test/pods"
 )
-
-// testPod returns a pod of a ReplicaSet with one container; requests have the form "cpu=1", "memory=1Gi".
-func testPod(name string, requests ...string) *corev1.Pod {
-	yes := true
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-" + "x", Labels: map[string]string{"app": "web"},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: &yes}}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: testList(requests...)}}},
-			Tolerations: notReadyFor(300)},
-	}
-}
-
-// notReadyFor returns the tolerations that the API server's admission adds, with its default of 300 seconds, or with the seconds given.
-func notReadyFor(seconds ...int64) (out []corev1.Toleration) {
-	for i := range seconds {
-		out = append(out, corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds[i]})
-	}
-	return out
-}
-
-func testList(amounts ...string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for _, a := range amounts {
-		var name, amount string
-		for i := range a {
-			if a[i] == '=' {
-				name, amount = a[:i], a[i+1:]
-			}
-		}
-		out[corev1.ResourceName(name)] = resource.MustParse(amount)
-	}
-	return out
-}
 
 func mustClass(t testing.TB, pod *corev1.Pod) *capacity.Class {
 	t.Helper()
@@ -52,15 +20,93 @@ func mustClass(t testing.TB, pod *corev1.Pod) *capacity.Class {
 	return c
 }
 
-func expr(key, op string, values ...string) corev1.NodeSelectorRequirement {
-	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOperator(op), Values: values}
+// asking returns a pod of an app with requests, changed by the functions.
+func asking(app, requests string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := pods.Of(app, strings.Fields(requests)...)
+	p.Labels = map[string]string{"app": app}
+	for _, f := range change {
+		f(p)
+	}
+	return p
 }
 
-// nodeAffinity returns an affinity with one required term per expression, ORed.
-func nodeAffinity(terms ...corev1.NodeSelectorRequirement) *corev1.Affinity {
-	s := &corev1.NodeSelector{}
-	for _, e := range terms {
-		s.NodeSelectorTerms = append(s.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}})
+func selecting(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+func withSpread(key string, change ...func(*corev1.TopologySpreadConstraint)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		s := corev1.TopologySpreadConstraint{TopologyKey: key, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selecting(p.Labels["app"])}
+		for _, f := range change {
+			f(&s)
+		}
+		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, s)
 	}
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
+}
+
+func affinityOf(p *corev1.Pod) *corev1.Affinity {
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &corev1.Affinity{}
+	}
+	return p.Spec.Affinity
+}
+
+func near(app, key string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		a := affinityOf(p)
+		if a.PodAffinity == nil {
+			a.PodAffinity = &corev1.PodAffinity{}
+		}
+		a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selecting(app)})
+	}
+}
+
+func away(app, key string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		a := affinityOf(p)
+		if a.PodAntiAffinity == nil {
+			a.PodAntiAffinity = &corev1.PodAntiAffinity{}
+		}
+		a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selecting(app)})
+	}
+}
+
+func preferAway(app, key string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		affinityOf(p).PodAntiAffinity = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+			{Weight: 1, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selecting(app)}}}}
+	}
+}
+
+func on(key string, values ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		affinityOf(p).NodeAffinity = pods.NodeAffinity(pods.Requires(key, "In", values...)).NodeAffinity
+	}
+}
+
+func preferring(key string, values ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		a := affinityOf(p)
+		if a.NodeAffinity == nil {
+			a.NodeAffinity = &corev1.NodeAffinity{}
+		}
+		a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+			corev1.PreferredSchedulingTerm{Weight: int32(10 - len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)),
+				Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{pods.Requires(key, "In", values...)}}})
+	}
+}
+
+func hostPortOf(port int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, corev1.ContainerPort{HostPort: port, Protocol: corev1.ProtocolTCP})
+	}
+}
+
+// running returns a pod of an app that is already on a node.
+func running(app string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := asking(app, "", change...)
+	p.Name = "running-" + app
+	return p
 }
