@@ -24,6 +24,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/pkg/version"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
@@ -36,8 +38,8 @@ type dovetail struct {
 	connect      func(ctx context.Context, region string) (sdk.Clients, error)
 	publish      func(ctx context.Context, profiles []profile, f liveState) error
 	others       func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
-	reservations *launch.Reservations
-	classes      *launch.Classes // created with the first profile that uses a plugin
+	reservations *reservations.Ledger
+	classes      *pending.Classes // created with the first profile that uses a plugin
 	controllers  sync.WaitGroup
 	start        sync.Once
 	// end stops the process; nil: it can't be stopped from here.
@@ -46,7 +48,7 @@ type dovetail struct {
 
 func newDovetail() *dovetail {
 	d := &dovetail{clock: clock.RealClock{}, connect: sdk.Connect, publish: publish, others: outOfTree}
-	d.reservations = launch.NewReservations(d.clock)
+	d.reservations = reservations.New(d.clock)
 	return d
 }
 
@@ -66,9 +68,9 @@ func (d *dovetail) plugins() []app.Option {
 }
 
 // classifier returns the Classes that all profiles share, because they share the informers it reads.
-func (d *dovetail) classifier(h fwk.Handle) *launch.Classes {
+func (d *dovetail) classifier(h fwk.Handle) *pending.Classes {
 	if d.classes == nil {
-		d.classes = launch.NewClasses(h.SharedInformerFactory())
+		d.classes = pending.NewClasses(h.SharedInformerFactory())
 	}
 	return d.classes
 }

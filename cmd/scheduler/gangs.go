@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/pkg/generated/informers/externalversions"
 	grouplisters "sigs.k8s.io/scheduler-plugins/pkg/generated/listers/scheduling/v1alpha1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
 // gangs reads the groups of pods that start together, of the kinds that are in use here.
@@ -67,7 +67,7 @@ func newGangs(cfg *rest.Config, f informers.SharedInformerFactory, sched *schedu
 }
 
 // Min implements launch.Gangs.
-func (g *gangs) Min(group launch.Group) (int, bool) {
+func (g *gangs) Min(group pending.Group) (int, bool) {
 	switch {
 	case group.InTree && g.inTree != nil:
 		pg, err := g.inTree.PodGroups(group.Namespace).Get(group.Name)

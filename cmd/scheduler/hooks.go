@@ -25,6 +25,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
@@ -55,7 +57,7 @@ func whenLeading(ctx context.Context, sched *scheduler.Scheduler, c clock.WithTi
 
 // takeDownWithoutNodes submits pods that failed because the cluster has no nodes at all: PostFilter is not called for them. profiles are
 // those with our plugins.
-func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, reservations *launch.Reservations, classes *launch.Classes) {
+func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, reservations *reservations.Ledger, classes *pending.Classes) {
 	handle := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, p *framework.QueuedPodInfo, status *fwk.Status, n *fwk.NominatingInfo, start time.Time) {
 		if errors.Is(status.AsError(), scheduler.ErrNoNodesAvailable) && slices.Contains(profiles, f.ProfileName()) {
@@ -65,7 +67,7 @@ func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, reserva
 	}
 }
 
-func takeDown(ctx context.Context, pod *corev1.Pod, reservations *launch.Reservations, classes *launch.Classes) {
+func takeDown(ctx context.Context, pod *corev1.Pod, reservations *reservations.Ledger, classes *pending.Classes) {
 	if objects.OfDaemonSet(pod) {
 		return
 	}
@@ -75,7 +77,7 @@ func takeDown(ctx context.Context, pod *corev1.Pod, reservations *launch.Reserva
 		klog.FromContext(ctx).V(3).Info("No node can be launched for the pod", "pod", klog.KObj(pod), "reason", err)
 		return
 	}
-	reservations.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
+	reservations.Submit(capacity.RefOf(pod), class)
 }
 
 // judge returns what ending a pod costs, and whether the pod protects its node, when a static pool scales down.

@@ -26,6 +26,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
@@ -37,7 +38,7 @@ type parts struct {
 	external *karpenter.ExternalController
 	provider *aws.Provider
 	groups   *gangs
-	pending  *launch.Pending
+	pending  *pending.Pods
 	spending *launch.Spending
 	launch   *launch.Controllers
 	events   *launch.PacedRecorder
@@ -90,10 +91,9 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
-	p.pending = launch.NewPending(names(profiles), d.reservations, d.classes)
-	p.pending.ProvisionFor(provisionFor(profiles))
-	p.pending.CompareWith(cc.InformerFactory.Core().V1().Pods().Lister())
-	owners := launch.NewOwners(cc.InformerFactory)
+	p.pending = pending.New(pending.Config{Schedulers: names(profiles), Others: provisionFor(profiles), Lister: cc.InformerFactory.Core().V1().Pods().Lister(), Events: p.events},
+		d.reservations, d.classes)
+	owners := pending.NewOwners(cc.InformerFactory)
 	boundTo := podsOn(cc.InformerFactory.Core().V1().Pods().Informer())
 	p.spending = launch.NewSpending(launch.SpendingConfig{NewImageNodes: *args.NewImageNodes,
 		Budget: launch.Budget{DollarsPerHour: args.MaxDollarsPerHour, LaunchesPerMinute: args.MaxLaunchesPerMinute}},

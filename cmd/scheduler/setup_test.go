@@ -30,8 +30,8 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
@@ -267,18 +267,18 @@ func (d *dovetail) planAllOf(t *testing.T, node *corev1.Node) {
 
 // asked counts how often the ledger is asked whether a pod's gate is closed, by the gate or by a queueing hint.
 type asked struct {
-	*launch.Reservations
+	*reservations.Ledger
 	gate, hint int
 }
 
 func (a *asked) Gate(uid types.UID) (bool, string) {
 	a.gate++
-	return a.Reservations.Gate(uid)
+	return a.Ledger.Gate(uid)
 }
 
 func (a *asked) Gated(uid types.UID) bool {
 	a.hint++
-	return a.Reservations.Gated(uid)
+	return a.Ledger.Gated(uid)
 }
 
 // Under its lock, the queue asks about each gated pod at each event that the plugin which gates it has registered for.
@@ -286,7 +286,7 @@ func TestGatedPodsAreNotAskedAtNewNodes(t *testing.T) {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0)))))
 	defer cancel()
 	d := newDovetail()
-	reservations := &asked{Reservations: d.reservations}
+	reservations := &asked{Ledger: d.reservations}
 	sched := d.twoProfiles(ctx, t, false, func(r frameworkruntime.Registry) {
 		r[binder.Name] = binder.New(reservations, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })
 		r[binder.GateName] = binder.NewGate(reservations)

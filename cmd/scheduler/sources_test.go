@@ -25,7 +25,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/store"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
@@ -176,7 +176,7 @@ func TestDefaultSpreadConstraintsAreOfTheClass(t *testing.T) {
 			{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule},
 			{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway}}}}}
 	d := newDovetail()
-	d.classes = launch.NewClasses(f)
+	d.classes = pending.NewClasses(f)
 	d.binding([]profile{p}, f)
 	f.Start(t.Context().Done())
 	f.WaitForCacheSync(t.Context().Done())

@@ -45,7 +45,7 @@ var Rules = []Rule{
 	{"pkg/capacity", []string{clock, "time/tzdata", "context"}, "time comes in as a value and nothing here waits"},
 	{"pkg/capacity", []string{awsSDK, ec2Types, karpTypes}, "a second cloud or another API is a folder, not a change of the arithmetic"},
 	{"pkg/capacity", []string{"net", "net/http", "os"}, "no input and no output"},
-	{"pkg/capacity", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "imports point down, and this is the floor"},
+	{"pkg/capacity", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "imports point down, and this is the floor"},
 
 	{"pkg/capacity/ledger", own("pkg/capacity/planner"), "it keeps what a plan reserves, however the plan was made"},
 	{"pkg/capacity/guard", own("pkg/capacity/planner"), "it judges instances, not plans"},
@@ -74,6 +74,12 @@ var Rules = []Rule{
 
 	{"pkg/simulate", []string{awsSDK, ec2Types, karpTypes}, "filters see nodes and pods; where nodes come from is none of their business"},
 	{"pkg/simulate", own("pkg/capacity/planner", "pkg/aws", "pkg/karpenter", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+
+	{"pkg/reservations", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "plugins ask it in the scheduling cycle, and it knows no API object"},
+	{"pkg/reservations", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "those who ask and those who change it lean on it"},
+
+	{"pkg/pending", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "pods and their controllers are all it looks at"},
+	{"pkg/pending", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "what a pod needs doesn't depend on who launches a node for it"},
 
 	{"pkg/launch", []string{awsSDK, ec2Types}, "the cloud is an interface of this package"},
 	{"pkg/launch", []string{karpTypes, runtime}, "claims are an interface of this launcher"},

@@ -11,13 +11,13 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // latecomer is a pod on its way to a node, step by step as a scheduler takes it there. A step that is refused ends the way.
 type latecomer struct {
 	w            *world
-	reservations *launch.Reservations
+	reservations *reservations.Ledger
 	uid          types.UID
 	node         string
 	class        *capacity.Class
@@ -34,7 +34,7 @@ func (roomy) Allocatable(corev1.ResourceName) int64 { return 1 << 40 }
 func (roomy) Daemon(string) bool                    { return false }
 func (roomy) Volumes(string) int64                  { return 0 }
 
-func newLatecomer(w *world, reservations *launch.Reservations, name, node string) *latecomer {
+func newLatecomer(w *world, reservations *reservations.Ledger, name, node string) *latecomer {
 	return &latecomer{w: w, reservations: reservations, uid: types.UID(name), node: node,
 		class: &capacity.Class{Key: capacity.ClassKey("class-" + name), Requests: capacity.Resources{corev1.ResourceCPU: 100}}}
 }
@@ -125,7 +125,7 @@ func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 		r, name := rand.New(rand.NewPCG(seed, 7)), fmt.Sprintf("m%d", seed)
 		w.machine(name)
 		w.clock.Step(time.Hour)
-		reservations := launch.NewReservations(w.clock)
+		reservations := reservations.New(w.clock)
 		w.c.passes.cordons.fence = reservations
 		pod := newLatecomer(w, reservations, "late-"+name, "node-"+name)
 		[]func(){pod.byOurs, pod.byPlan, pod.byOthers}[r.IntN(3)]()

@@ -12,12 +12,13 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // committer writes plans to the ledger and launches them.
 type committer struct {
 	claims       *claimCache
-	reservations *Reservations
+	reservations *reservations.Ledger
 	events       Recorder
 	slots        *slotWriter
 	namer        *namer

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
 // buying says under which conditions a plan is bought.
@@ -75,7 +76,7 @@ func (b *purchases) tooMuch(plan *capacity.Plan, how buying) map[string]capacity
 
 // affordable returns the plan, or a new plan for fewer pods if the spending guard would remove nodes that hold members of a bind group.
 // Removing such nodes would remove the group's other members too, again in each round, and nothing would ever be bought for any of them.
-func (r *Rounds) affordable(ctx context.Context, v *view, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[Group]*gang) (*view, *capacity.Plan) {
+func (r *Rounds) affordable(ctx context.Context, v *view, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[pending.Group]*gang) (*view, *capacity.Plan) {
 	out := r.purchases.tooMuch(plan, buying{})
 	why := map[types.UID]capacity.Removal{}
 	grouped := false

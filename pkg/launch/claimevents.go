@@ -7,12 +7,13 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // ClaimEvents hears of NodeClaims: new and changed ones, those that are given up, and those that have ended. Safe for concurrent use.
 type ClaimEvents struct {
 	claims       *claimCache
-	reservations *Reservations
+	reservations *reservations.Ledger
 	spending     *Spending
 	prices       *prices
 	statics      *staticState

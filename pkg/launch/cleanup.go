@@ -10,12 +10,14 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // cleanup ends claims that were not launched, or whose launch has failed. Safe for concurrent use.
 type cleanup struct {
 	claims       *claimCache
-	reservations *Reservations
+	reservations *reservations.Ledger
 	spending     *Spending
 	statics      *staticState
 	orders       *orderBook
@@ -39,7 +41,7 @@ func (cl *cleanup) cancel(ctx context.Context, claim string) {
 // wrote them.
 func (cl *cleanup) fail(ctx context.Context, claims []*capacity.Claim, reason, why string, exhausted bool) {
 	logger := klog.FromContext(ctx)
-	why = oneLine(why)
+	why = objects.OneLine(why)
 	for _, c := range claims {
 		name, now := c.Name, cl.claims.claim(c.Name)
 		if now != nil && now.UID != c.UID && c.UID != "" {
@@ -80,7 +82,7 @@ func (cl *cleanup) endUnused(ctx context.Context, claims []string) {
 	slices.Sort(claims)
 	for _, claim := range claims {
 		klog.FromContext(ctx).V(2).Info("Terminating an instance before its kubelet registers: the gang it was launched for can't be placed, and no pod took it", "nodeClaim", claim)
-		cl.spending.unused(claim, cl.reservations.unplanned)
+		cl.spending.unused(claim, cl.reservations.Unplanned)
 		cl.calls.background(ctx, func() { cl.cancel(ctx, claim) })
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // writeTimeout is the deadline of one write to the API server.
@@ -132,23 +133,9 @@ func (p *PacedRecorder) next(ctx context.Context) (podEvent, bool) {
 // short turns a note into one line below the API's limit of 1,024 bytes.
 func short(note string) string {
 	const limit = 1000
-	note = oneLine(note)
+	note = objects.OneLine(note)
 	if len(note) > limit {
 		return strings.ToValidUTF8(note[:limit], "") + " ..."
 	}
 	return note
-}
-
-// oneLine joins the lines of a text: joined errors have several lines, but events and conditions are read as one.
-func oneLine(text string) string {
-	if !strings.ContainsAny(text, "\n\r") {
-		return text
-	}
-	var lines []string
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "; ")
 }

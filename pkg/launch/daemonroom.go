@@ -10,11 +10,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // daemonRooms keeps the capacity that nodes in flight reserve for DaemonSet pods. It belongs to the planner's goroutine.
 type daemonRooms struct {
-	reservations *Reservations
+	reservations *reservations.Ledger
 	world        World
 	daemons      func() []*capacity.DaemonSet
 	triggers     *Triggers
@@ -26,7 +27,7 @@ func (da *daemonRooms) keepDaemonRoom(ctx context.Context) {
 		return
 	}
 	var flights []ledger.InFlight
-	da.reservations.read(func(l *ledger.Ledger) { flights = l.InFlight() })
+	da.reservations.Read(func(l ledger.Reader) { flights = l.InFlight() })
 	missing := da.missingDaemons(ctx)
 	da.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
 		for i := range flights {

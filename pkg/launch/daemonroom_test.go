@@ -27,7 +27,7 @@ func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 		t.Helper()
 		got := int64(-1)
 		if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-			w.reservations.read(func(l *ledger.Ledger) {
+			w.reservations.Read(func(l ledger.Reader) {
 				got = 0
 				for _, f := range l.InFlight() {
 					for _, d := range f.Daemons {
@@ -93,7 +93,7 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	}()
 	w.submit(1)
 	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(context.Context) (refused bool, _ error) {
-		w.reservations.read(func(l *ledger.Ledger) { refused = l.Refused(w.pod(0).UID) })
+		w.reservations.Read(func(l ledger.Reader) { refused = l.Refused(w.pod(0).UID) })
 		return refused, nil
 	}); err != nil {
 		t.Fatal("the pod was not refused")

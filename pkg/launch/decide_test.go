@@ -62,7 +62,7 @@ func twoZones(t *testing.T) *Scene {
 	small.Offers = []capacity.Offer{{Zone: "a", CapacityType: "on-demand", Price: 1, Available: true}, {Zone: "b", CapacityType: "on-demand", Price: 2, Available: true}}
 	return &Scene{View: capacity.View{
 		Pools:  []*capacity.Pool{{Name: "pool", Types: []*capacity.InstanceType{small}}},
-		Demand: []capacity.Demand{{Class: class, Pods: []capacity.PodRef{refOf(pod)}}},
+		Demand: []capacity.Demand{{Class: class, Pods: []capacity.PodRef{capacity.RefOf(pod)}}},
 	}}
 }
 

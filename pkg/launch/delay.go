@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // delays reports why launches fail that are tried again. Safe for concurrent use.
@@ -39,7 +40,7 @@ func (d delay) after(text string) string {
 // message changes. The same call is repeated for minutes, and users want to know the cause before that ends. The pool gets one event for
 // all of its launches. The claims get a condition: should liveness end them, that is the cause it reports.
 func (d *delays) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims []*capacity.Claim, told *delay, why string) {
-	why = oneLine(why)
+	why = objects.OneLine(why)
 	if why == "" || *told == delay(why) {
 		return
 	}

@@ -2,6 +2,6 @@
 // by the scheduler's own filters, writes NodeClaims, launches instances in launch batches, creates the Node objects ahead of their
 // kubelets, and opens the gates of the pods that were planned for them.
 //
-// It owns the ledger behind a lock (Reservations), every goroutine and every retry of a launch. It does not decide what to buy
+// It owns every goroutine and every retry of a launch, and carries out the ledger's effects (pkg/reservations). It does not decide what to buy
 // (pkg/capacity), does not know how to buy it (pkg/aws), and ends nothing but its own failed launches (see pkg/lifecycle).
 package launch

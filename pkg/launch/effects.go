@@ -8,13 +8,15 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // effects carries out what the ledger asks for, and looks every second at what may have become due. It has a goroutine of its own.
 type effects struct {
 	claims       *claimCache
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	queue        Queue
 	events       Recorder
 	records      *records
@@ -34,7 +36,7 @@ func (ef *effects) serve(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ef.reservations.wake:
+		case <-ef.reservations.Wake():
 		case <-ef.triggers.changed:
 			ef.triggers.gangsAnew.Store(true)
 			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
@@ -46,10 +48,10 @@ func (ef *effects) serve(ctx context.Context) {
 			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 			ef.later()
 			ef.relieve()
-			ef.pending.reconcile()
+			ef.pending.Reconcile()
 			ef.records.tendSpending(ctx)
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !ef.reservations.Idle() {
-				ef.reservations.read(func(l *ledger.Ledger) { logger.Info("Ledger", "state", l.String()) })
+				ef.reservations.Read(func(l ledger.Reader) { logger.Info("Ledger", "state", l.String()) })
 			}
 		}
 		ef.effects(ctx)
@@ -57,7 +59,7 @@ func (ef *effects) serve(ctx context.Context) {
 }
 
 func (ef *effects) effects(ctx context.Context) {
-	e := ef.reservations.take()
+	e := ef.reservations.Take()
 	if len(e.Activate) > 0 {
 		pods := make([]*corev1.Pod, 0, len(e.Activate))
 		for _, ref := range e.Activate {
@@ -89,9 +91,9 @@ func (ef *effects) effects(ctx context.Context) {
 // later submits pods that were left to preemption first. Those for which preemption has chosen victims are left out of plans as long as the
 // victims may take to end (withoutNominees).
 func (ef *effects) later() {
-	for _, d := range ef.reservations.due() {
-		if ef.pending.Get(d.ref.UID) != nil {
-			ef.reservations.submitUntaken(d.ref, d.class)
+	for _, d := range ef.reservations.Due() {
+		if ef.pending.Get(d.Ref.UID) != nil {
+			ef.reservations.SubmitUnassumed(d.Ref, d.Class)
 		}
 	}
 }
@@ -99,7 +101,7 @@ func (ef *effects) later() {
 // relieve plans again for pods that were refused because of a limit, once the limit may have capacity again.
 func (ef *effects) relieve() {
 	inFlight := func() (n int) {
-		ef.reservations.read(func(l *ledger.Ledger) { n = l.NotInitialized() })
+		ef.reservations.Read(func(l ledger.Reader) { n = l.NotInitialized() })
 		return n
 	}
 	if ef.relief.due(ef.calls.clock.Now(), inFlight) {

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -58,7 +59,7 @@ func (w *world) FindClaim(_ context.Context, name string) ([]capacity.Instance, 
 			out = append(out, i)
 		}
 	}
-	slices.SortFunc(out, func(a, b capacity.Instance) int { return compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b capacity.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 var epoch = time.Unix(1_000_000, 0)
@@ -44,8 +46,8 @@ func newPurse(t *testing.T, cfg SpendingConfig) *purse {
 // restart replaces the guard by another one, as in a new process, that has read no records yet.
 func (p *purse) restart(cfg SpendingConfig) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	pending := NewPending([]string{"s"}, NewReservations(p.clock), NewClasses(f))
-	p.Spending = NewSpending(cfg, p.clock, p, NewOwners(f), pending, func(node string) []corev1.Taint { return p.tells[node] },
+	pods := pending.New(pending.Config{Schedulers: []string{"s"}}, reservations.New(p.clock), pending.NewClasses(f))
+	p.Spending = NewSpending(cfg, p.clock, p, pending.NewOwners(f), pods, func(node string) []corev1.Taint { return p.tells[node] },
 		func(node string) []*corev1.Pod { return p.seen[node] })
 	p.Spending.guard.Recovered(p.clock.Now())
 }
@@ -112,7 +114,7 @@ func (p *purse) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod 
 func (p *purse) passes(d time.Duration) {
 	for range d / time.Second {
 		p.clock.Step(time.Second)
-		p.settle(NewReservations(p.clock))
+		p.settle(reservations.New(p.clock))
 	}
 }
 

@@ -28,6 +28,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // world is everything around a Launcher, in memory. It behaves in the simplest way that satisfies the interfaces.
@@ -36,9 +38,9 @@ type world struct {
 	mu           sync.Mutex
 	launcher     *Launcher
 	parts        *Controllers
-	pending      *Pending
+	pending      *pending.Pods
 	spending     *Spending
-	reservations *Reservations
+	reservations *reservations.Ledger
 	stop         func()
 
 	claims            map[string]*capacity.Claim
@@ -92,7 +94,9 @@ type world struct {
 	onNode             []*corev1.Pod   // beside the pods of the tests, on every node
 	otherPool          string          // another pool of the class; empty: none
 	selector           labels.Selector // of namespaces whose pods may cause launches; nil: all
-	namespaces         cache.Store     // the Launcher's informer of namespaces
+	informers          informers.SharedInformerFactory
+	namespaces         cache.Store // the Launcher's informer of namespaces
+	others             []string    // other schedulers whose pods are demand
 	change             *sync.Cond
 	clock              clock.WithTicker
 	budget             *SpendingConfig // nil: no spending guard
@@ -110,26 +114,26 @@ func newWorld(t *testing.T) *world {
 // build makes a Launcher on the world that doesn't run.
 func (w *world) build() {
 	w.leaders++
-	w.reservations = NewReservations(w.clock)
+	w.reservations = reservations.New(w.clock)
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	pending := NewPending([]string{"s"}, w.reservations, NewClasses(f))
-	owners := NewOwners(f)
+	pods := pending.New(pending.Config{Schedulers: []string{"s"}, Others: w.others, Events: w}, w.reservations, pending.NewClasses(f))
+	owners := pending.NewOwners(f)
 	var spending *Spending
 	if w.budget != nil {
-		spending = NewSpending(*w.budget, w.clock, w, owners, pending, func(string) []corev1.Taint { return nil }, w.PodsOn)
+		spending = NewSpending(*w.budget, w.clock, w, owners, pods, func(string) []corev1.Taint { return nil }, w.PodsOn)
 	}
-	w.namespaces = f.Core().V1().Namespaces().Informer().GetStore()
+	w.informers, w.namespaces = f, f.Core().V1().Namespaces().Informer().GetStore()
 	w.parts = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
 		Clock: w.clock, Reservations: w.reservations, Cloud: w, Claims: w, World: w, Recheck: w, Planner: w.planner, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
-		Pending: pending, Owners: owners, Spending: spending, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
+		Pending: pods, Owners: owners, Spending: spending, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
-	w.launcher, w.pending, w.spending = w.parts.Launcher, pending, spending
+	w.launcher, w.pending, w.spending = w.parts.Launcher, pods, spending
 	for _, n := range w.nodes {
 		w.parts.Nodes.NodeCached(n)
 	}
 	for i := range w.pods { // a leader's informers have synced before it does anything
 		if pod := w.pod(i); w.bound[pod.UID] == "" {
-			pending.observe(nil, pod)
+			pods.Handler().OnAdd(pod, false)
 		}
 	}
 }
@@ -185,8 +189,8 @@ func (w *world) submitPod(pods ...int) {
 	classes := map[int]*capacity.Class{}
 	for _, i := range pods {
 		w.pods = max(w.pods, i+1)
-		w.pending.observe(nil, w.pod(i))
-		c, err := w.pending.classes.Class(w.pod(i))
+		w.pending.Handler().OnAdd(w.pod(i), false)
+		c, err := w.pending.Classes.Class(w.pod(i))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -194,7 +198,7 @@ func (w *world) submitPod(pods ...int) {
 	}
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, i := range pods {
-			l.Submit(refOf(w.pod(i)), classes[i], now)
+			l.Submit(capacity.RefOf(w.pod(i)), classes[i], now)
 		}
 	})
 }

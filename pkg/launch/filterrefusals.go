@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -108,7 +109,7 @@ func (m *filterRefusals) shrink(now time.Time) {
 		if c := latest[a].Compare(latest[b]); c != 0 {
 			return c
 		}
-		return compare(a, b)
+		return cmp.Compare(a, b)
 	})
 	for _, key := range keys {
 		if m.size <= maxRefusals*3/4 && now.Before(latest[key]) {

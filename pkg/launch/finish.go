@@ -13,7 +13,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // finisher turns instances into nodes, each in a goroutine of its own.
@@ -23,8 +26,8 @@ type finisher struct {
 	cluster      Cluster
 	nodes        NodeBuilder
 	snapshot     *snapshot
-	pending      *Pending
-	reservations *Reservations
+	pending      *pending.Pods
+	reservations *reservations.Ledger
 	spending     *Spending
 	tracker      *NodeTracker
 	events       *ClaimEvents
@@ -177,7 +180,7 @@ func (f *finisher) awaitType(ctx context.Context, c *capacity.Claim, inst capaci
 func (f *finisher) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
 	klog.FromContext(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
 	if !inst.Taken {
-		f.spending.fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: oneLine(why.Error())})
+		f.spending.fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: objects.OneLine(why.Error())})
 	}
 	f.cleanup.fail(ctx, []*capacity.Claim{c}, reasonInstanceLost, why.Error(), false)
 }
@@ -238,7 +241,7 @@ func (f *finisher) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.
 // refilter verifies the planned placements once more, on the node with its actual type and zone.
 func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
 	var slots []capacity.Slot
-	f.reservations.read(func(l *ledger.Ledger) { slots = l.Slots(c.Name) })
+	f.reservations.Read(func(l ledger.Reader) { slots = l.Slots(c.Name) })
 	ready := node.DeepCopy()
 	ready.Spec.Taints = c.Taints
 	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}

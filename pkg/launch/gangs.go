@@ -12,48 +12,27 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // gangPlans knows the gangs of waiting pods. It belongs to the planner's goroutine.
 type gangPlans struct {
 	plugin       Gangs // nil: no plugin handles groups
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	events       Recorder
 	refusals     *refusals
 	triggers     *Triggers
 	clock        clock.PassiveClock
-	pauses       map[Group]pause
-	ungrouped    map[Group]bool // groups that no plugin handles, as reported to pods
+	pauses       map[pending.Group]pause
+	ungrouped    map[pending.Group]bool // groups that no plugin handles, as reported to pods
 }
 
 // Gangs returns from memory how many pods of a group must be placed for any of them to run. ok is false when no plugin of this scheduler
 // handles groups of the kind; min is 0 when the group isn't known.
 type Gangs interface {
-	Min(group Group) (min int, ok bool)
-}
-
-// Group identifies the group that a pod says it belongs to.
-type Group struct {
-	Namespace, Name string
-	// InTree: the group is of scheduling.k8s.io (spec.schedulingGroup), otherwise of scheduling.x-k8s.io.
-	InTree bool
-}
-
-func (g Group) String() string { return g.Namespace + "/" + g.Name }
-
-// labelGroup names a pod's group for scheduler-plugins' Coscheduling.
-const labelGroup = "scheduling.x-k8s.io/pod-group"
-
-// groupOf returns the pod's group; a zero Group: the pod has none.
-func groupOf(pod *corev1.Pod) Group {
-	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-		return Group{pod.Namespace, *g.PodGroupName, true}
-	}
-	if name := pod.Labels[labelGroup]; name != "" {
-		return Group{pod.Namespace, name, false}
-	}
-	return Group{}
+	Min(group pending.Group) (min int, ok bool)
 }
 
 // gang is a group as a plan needs it: its waiting members, and how many others are placed or have a reservation.
@@ -65,17 +44,17 @@ type gang struct {
 
 // gangsOf returns the gangs of the waiting pods. It collects their members, whatever their class and whether or not they were refused
 // before: one more may make the group complete. Pods of groups that don't exist are refused.
-func (ga *gangPlans) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[Group]*gang {
-	out := map[Group]*gang{}
-	unknown := map[Group][]types.UID{}
+func (ga *gangPlans) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[pending.Group]*gang {
+	out := map[pending.Group]*gang{}
+	unknown := map[pending.Group][]types.UID{}
 	for _, w := range waiting {
 		pod := ga.pending.Get(w.Ref.UID)
 		if pod == nil {
 			continue
 		}
-		group := groupOf(pod)
+		group := pending.GroupOf(pod)
 		min, ok := 0, false
-		if group != (Group{}) && ga.plugin != nil {
+		if group != (pending.Group{}) && ga.plugin != nil {
 			min, ok = ga.plugin.Min(group)
 		}
 		switch {
@@ -84,7 +63,7 @@ func (ga *gangPlans) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[
 		case min == 0:
 			unknown[group] = append(unknown[group], pod.UID)
 		case out[group] == nil:
-			out[group] = &gang{min: min, placed: ga.pending.boundOf(group)}
+			out[group] = &gang{min: min, placed: ga.pending.BoundOf(group)}
 		}
 	}
 	for group, uids := range unknown {
@@ -93,8 +72,8 @@ func (ga *gangPlans) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[
 	if len(out) == 0 {
 		return nil
 	}
-	for _, pod := range ga.pending.all() {
-		if g := out[groupOf(pod)]; g != nil {
+	for _, pod := range ga.pending.All() {
+		if g := out[pending.GroupOf(pod)]; g != nil {
 			ga.member(g, pod)
 		}
 	}
@@ -109,12 +88,12 @@ const EventGroupIgnored = "GroupIgnored"
 const maxUngrouped = 1000
 
 // tellUngrouped records an event on one pod of each group that is ignored because no plugin handles it.
-func (ga *gangPlans) tellUngrouped(group Group, ref capacity.PodRef) {
-	if group == (Group{}) || group.InTree || ga.plugin == nil || ga.ungrouped[group] {
+func (ga *gangPlans) tellUngrouped(group pending.Group, ref capacity.PodRef) {
+	if group == (pending.Group{}) || group.InTree || ga.plugin == nil || ga.ungrouped[group] {
 		return
 	}
 	if ga.ungrouped == nil || len(ga.ungrouped) >= maxUngrouped {
-		ga.ungrouped = map[Group]bool{}
+		ga.ungrouped = map[pending.Group]bool{}
 	}
 	ga.ungrouped[group] = true
 	ga.events.Pod(ref, corev1.EventTypeWarning, EventGroupIgnored,
@@ -136,7 +115,7 @@ const (
 
 // rest takes out gangs that are in back-off after they were refused. The members of a gang fail one by one, and without back-off each
 // failure would have the whole gang planned again. One more member, or a change of pools or offerings, ends the back-off.
-func (ga *gangPlans) rest(gangs map[Group]*gang) {
+func (ga *gangPlans) rest(gangs map[pending.Group]*gang) {
 	if ga.triggers.gangsAnew.Swap(false) {
 		clear(ga.pauses)
 	}
@@ -161,7 +140,7 @@ func (ga *gangPlans) rest(gangs map[Group]*gang) {
 }
 
 // paused starts or ends the back-off of gangs, by what the plan refused.
-func (ga *gangPlans) paused(plan *capacity.Plan, gangs map[Group]*gang) {
+func (ga *gangPlans) paused(plan *capacity.Plan, gangs map[pending.Group]*gang) {
 	if len(gangs) == 0 {
 		return
 	}
@@ -185,11 +164,11 @@ func (ga *gangPlans) paused(plan *capacity.Plan, gangs map[Group]*gang) {
 
 // member adds an unscheduled member to the gang: to those that are planned for, or, if it has a reservation, to those that are placed.
 func (ga *gangPlans) member(g *gang, pod *corev1.Pod) {
-	class, err := ga.pending.classes.Class(pod)
+	class, err := ga.pending.Classes.Class(pod)
 	if err != nil {
 		return // it can't be planned for; the others may be enough
 	}
-	state := ga.reservations.join(refOf(pod), class)
+	state := ga.reservations.Join(capacity.RefOf(pod), class)
 	switch state {
 	case ledger.Queued:
 		g.waiting = append(g.waiting, pod)
@@ -200,21 +179,21 @@ func (ga *gangPlans) member(g *gang, pod *corev1.Pod) {
 }
 
 // withGangs splits demand by gang and says how many pods each gang needs.
-func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs map[Group]*gang) []capacity.Demand {
+func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs map[pending.Group]*gang) []capacity.Demand {
 	if len(gangs) == 0 {
 		return demand
 	}
 	var out []capacity.Demand
 	for _, d := range demand {
-		parts := map[Group]*capacity.Demand{}
-		var order []Group
+		parts := map[pending.Group]*capacity.Demand{}
+		var order []pending.Group
 		for _, ref := range d.Pods {
-			group := Group{}
+			group := pending.Group{}
 			if p := pod(ref.UID); p != nil {
-				group = groupOf(p)
+				group = pending.GroupOf(p)
 			}
 			if gangs[group] == nil {
-				group = Group{}
+				group = pending.Group{}
 			}
 			if parts[group] == nil {
 				part := d

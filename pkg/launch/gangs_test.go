@@ -9,42 +9,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
-
-func TestGroupOf(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		pod  corev1.Pod
-		want Group
-	}{
-		{"alone", corev1.Pod{}, Group{}},
-		{"Coscheduling", corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{labelGroup: "g"}}}, Group{"d", "g", false}},
-		{"in tree", corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"},
-			Spec: corev1.PodSpec{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")}}}, Group{"d", "g", true}},
-	} {
-		if got := groupOf(&tc.pod); got != tc.want {
-			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
-		}
-	}
-}
 
 // Pods of one class may belong to different gangs, or to none.
 func TestDemandIsTakenApartByGang(t *testing.T) {
 	pods := map[types.UID]*corev1.Pod{}
 	var refs []capacity.PodRef
 	for uid, group := range map[types.UID]string{"a1": "a", "a2": "a", "b1": "b", "x": ""} {
-		pods[uid] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", UID: uid, Labels: map[string]string{labelGroup: group}}}
+		pods[uid] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", UID: uid, Labels: map[string]string{pending.LabelGroup: group}}}
 	}
 	for _, uid := range []types.UID{"a1", "x", "b1", "a2"} {
 		refs = append(refs, capacity.PodRef{UID: uid})
 	}
 	class := &capacity.Class{Key: "c"}
 	got := withGangs([]capacity.Demand{{Class: class, Pods: refs}, {Class: class, Owner: "rs", Ahead: 3}}, func(uid types.UID) *corev1.Pod { return pods[uid] },
-		map[Group]*gang{{"d", "a", false}: {min: 5, placed: 2}})
+		map[pending.Group]*gang{{Namespace: "d", Name: "a"}: {min: 5, placed: 2}})
 	want := []capacity.Demand{
 		{Class: class, Pods: []capacity.PodRef{{UID: "a1"}, {UID: "a2"}}, Gang: &capacity.Gang{Key: "d/a", Missing: 3}},
 		{Class: class, Pods: []capacity.PodRef{{UID: "x"}, {UID: "b1"}}},
@@ -57,7 +41,7 @@ func TestDemandIsTakenApartByGang(t *testing.T) {
 
 type noGangs struct{}
 
-func (noGangs) Min(Group) (int, bool) { return 0, false }
+func (noGangs) Min(pending.Group) (int, bool) { return 0, false }
 
 // Where no profile has Coscheduling, one pod of each group gets an event, once, and all pods are planned one by one.
 func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
@@ -69,10 +53,10 @@ func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 		pod := w.pod(i).DeepCopy()
 		pod.Labels = map[string]string{}
 		if group != "" {
-			pod.Labels[labelGroup] = group
+			pod.Labels[pending.LabelGroup] = group
 		}
-		w.pending.observe(nil, pod)
-		waiting = append(waiting, ledger.Waiting{Ref: refOf(pod)})
+		w.pending.Handler().OnAdd(pod, false)
+		waiting = append(waiting, ledger.Waiting{Ref: capacity.RefOf(pod)})
 	}
 	for range 2 {
 		if gangs := w.parts.gangs.gangsOf(t.Context(), waiting); len(gangs) > 0 {
@@ -89,10 +73,10 @@ func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 // A gang that could not be placed backs off, longer each time; a new member or other offerings end the back-off.
 func TestGangsThatWereRefusedRest(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
-	reservations := NewReservations(clock)
-	m := &gangPlans{clock: clock, reservations: reservations, triggers: newTriggers(reservations), pauses: map[Group]pause{}}
-	group := Group{"d", "g", false}
-	gangs := func(members int) map[Group]*gang {
+	reservations := reservations.New(clock)
+	m := &gangPlans{clock: clock, reservations: reservations, triggers: newTriggers(reservations), pauses: map[pending.Group]pause{}}
+	group := pending.Group{Namespace: "d", Name: "g"}
+	gangs := func(members int) map[pending.Group]*gang {
 		g := &gang{min: 3}
 		for i := range members {
 			uid := types.UID(rune('a' + i))
@@ -101,14 +85,14 @@ func TestGangsThatWereRefusedRest(t *testing.T) {
 				l.Join(capacity.PodRef{UID: uid}, &capacity.Class{Key: "c"}, now)
 			})
 		}
-		return map[Group]*gang{group: g}
+		return map[pending.Group]*gang{group: g}
 	}
 	tried := func(members int) bool {
 		t.Helper()
 		gs := gangs(members)
 		m.rest(gs)
 		queued := 0
-		reservations.read(func(l *ledger.Ledger) { queued = len(l.QueuedPods()) })
+		reservations.Read(func(l ledger.Reader) { queued = len(l.QueuedPods()) })
 		if want := members * len(gs); queued != want {
 			t.Errorf("%d pods queued, want %d", queued, want)
 		}

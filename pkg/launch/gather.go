@@ -10,12 +10,14 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // gatherer collects the demand of a round. It belongs to the planner's goroutine.
 type gatherer struct {
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	namespaces   *Namespaces
 	gangs        *gangPlans
 	nominees     map[types.UID]nominee
@@ -23,11 +25,11 @@ type gatherer struct {
 
 // gather queues unscheduled siblings of queued pods: they are of the same class, so they fit nowhere either, and one plan for all of them
 // buys better nodes than plans for each as the scheduler tries it. Members of their groups are queued, too.
-func (g *gatherer) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gang) {
+func (g *gatherer) gather(ctx context.Context) ([]ledger.Waiting, map[pending.Group]*gang) {
 	var waiting []ledger.Waiting
-	g.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
 	if g.renew(ctx, waiting) {
-		g.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+		g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
 	}
 	classes := map[capacity.ClassKey]bool{}
 	for _, w := range waiting {
@@ -36,17 +38,17 @@ func (g *gatherer) gather(ctx context.Context) ([]ledger.Waiting, map[Group]*gan
 	if len(classes) == 0 {
 		return nil, nil
 	}
-	for _, pod := range g.pending.all() {
-		if !g.reservations.free(pod.UID) {
+	for _, pod := range g.pending.All() {
+		if !g.reservations.Free(pod.UID) {
 			continue
 		}
-		if c, err := g.pending.classes.Class(pod); err == nil && classes[c.Key] {
-			g.reservations.submitFree(refOf(pod), c)
+		if c, err := g.pending.Classes.Class(pod); err == nil && classes[c.Key] {
+			g.reservations.SubmitUnknown(capacity.RefOf(pod), c)
 		}
 	}
-	g.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
 	gangs := g.gangs.gangsOf(ctx, g.withoutNominees(g.namespaces.withoutOthers(ctx, waiting)))
-	g.reservations.read(func(l *ledger.Ledger) { waiting = l.QueuedPods() })
+	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
 	return waiting, gangs
 }
 
@@ -60,7 +62,7 @@ func (g *gatherer) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 		if !w.Stale || pod == nil {
 			continue
 		}
-		if c, err := g.pending.classes.Class(pod); err != nil {
+		if c, err := g.pending.Classes.Class(pod); err != nil {
 			klog.FromContext(ctx).V(2).Info("A pod can't be planned for any more", "pod", w.Ref.Namespace+"/"+w.Ref.Name, "err", err)
 			lost = append(lost, w.Ref.UID)
 		} else {
@@ -101,7 +103,7 @@ func (g *gatherer) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 			delete(g.nominees, uid)
 		}
 	}
-	now := g.reservations.clock.Now()
+	now := g.reservations.Now()
 	return slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
 		pod := g.pending.Get(w.Ref.UID)
 		if pod == nil || pod.Status.NominatedNodeName == "" {
@@ -109,7 +111,7 @@ func (g *gatherer) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 			return false
 		}
 		first, known := g.nominees[w.Ref.UID]
-		ending := g.pending.makesRoom(pod.Status.NominatedNodeName)
+		ending := g.pending.PodsEnding(pod.Status.NominatedNodeName)
 		if !known || first.node != pod.Status.NominatedNodeName || ending && !first.ending {
 			first = nominee{pod.Status.NominatedNodeName, now, ending}
 			g.nominees[w.Ref.UID] = first

@@ -18,10 +18,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
 func (w *world) queued() (pods []ledger.Waiting) {
-	w.reservations.read(func(l *ledger.Ledger) { pods = l.QueuedPods() })
+	w.reservations.Read(func(l ledger.Reader) { pods = l.QueuedPods() })
 	return pods
 }
 
@@ -32,27 +33,27 @@ func TestPodsThatHaveEndedAreNoDemand(t *testing.T) {
 		"on its way out": func(w *world, pod *corev1.Pod) {
 			going := pod.DeepCopy()
 			going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-			w.pending.observe(pod, going)
+			w.pending.Handler().OnUpdate(pod, going)
 		},
 		"bound": func(w *world, pod *corev1.Pod) {
 			bound := pod.DeepCopy()
 			bound.Spec.NodeName = "n"
-			w.pending.observe(pod, bound)
+			w.pending.Handler().OnUpdate(pod, bound)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.build()
 			pod := w.pod(0)
-			w.pending.observe(nil, pod)
-			class, _ := w.pending.classes.Class(pod)
+			w.pending.Handler().OnAdd(pod, false)
+			class, _ := w.pending.Classes.Class(pod)
 			end(w, pod)
-			if wait, why := w.reservations.Submit(refOf(pod), class); wait || why == "" {
+			if wait, why := w.reservations.Submit(capacity.RefOf(pod), class); wait || why == "" {
 				t.Errorf("the cycle is told wait=%t, %q", wait, why)
 			}
-			w.reservations.submitFree(refOf(pod), class)
-			w.reservations.submitUntaken(refOf(pod), class)
-			if st := w.reservations.join(refOf(pod), class); st != ledger.Unknown || len(w.queued()) > 0 || !w.reservations.Idle() {
+			w.reservations.SubmitUnknown(capacity.RefOf(pod), class)
+			w.reservations.SubmitUnassumed(capacity.RefOf(pod), class)
+			if st := w.reservations.Join(capacity.RefOf(pod), class); st != ledger.Unknown || len(w.queued()) > 0 || !w.reservations.Idle() {
 				t.Errorf("the pod is %v, %d pods are queued", st, len(w.queued()))
 			}
 		})
@@ -66,10 +67,10 @@ func TestPodsWhoseGatesHaveGoneAreDemand(t *testing.T) {
 	pod := w.pod(0)
 	gated := pod.DeepCopy()
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
-	w.pending.observe(nil, gated)
-	w.pending.observe(gated, pod)
-	class, _ := w.pending.classes.Class(pod)
-	if w.reservations.Submit(refOf(pod), class); len(w.queued()) != 1 {
+	w.pending.Handler().OnAdd(gated, false)
+	w.pending.Handler().OnUpdate(gated, pod)
+	class, _ := w.pending.Classes.Class(pod)
+	if w.reservations.Submit(capacity.RefOf(pod), class); len(w.queued()) != 1 {
 		t.Error("not queued")
 	}
 }
@@ -92,22 +93,22 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 	}
 	tolerant := w.pod(1)
 	tolerant.ResourceVersion, tolerant.Spec.Tolerations = "2", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	w.pending.observe(w.pod(1), tolerant)
-	want, _ := w.pending.classes.Class(tolerant)
+	w.pending.Handler().OnUpdate(w.pod(1), tolerant)
+	want, _ := w.pending.Classes.Class(tolerant)
 	if got := again(); len(got) != 2 || got[0].Class.Key == want.Key || got[1].Class.Key != want.Key {
 		t.Errorf("want the second pod as it has become: %v", got)
 	}
 	volatile := w.pod(1)
 	volatile.ResourceVersion = "3"
 	volatile.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
-	w.pending.observe(tolerant, volatile)
-	if _, err := w.pending.classes.Class(volatile); err == nil {
+	w.pending.Handler().OnUpdate(tolerant, volatile)
+	if _, err := w.pending.Classes.Class(volatile); err == nil {
 		t.Fatal("want a pod that can't be planned for")
 	}
 	if got := again(); len(got) != 1 || w.reservations.Knows("u1") {
 		t.Errorf("want the pod that can't be planned for let go: %v", got)
 	}
-	w.reservations.Submit(refOf(tolerant), want)
+	w.reservations.Submit(capacity.RefOf(tolerant), want)
 	if got, _ := w.parts.gatherer.gather(t.Context()); len(got) != 2 {
 		t.Errorf("it has come again, and has to wait: %v", got)
 	}
@@ -118,17 +119,17 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	w.submit(2)
-	class, _ := w.pending.classes.Class(w.pod(0))
+	class, _ := w.pending.Classes.Class(w.pod(0))
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Existing("n", ledger.NodeStatus{})
-		l.Commit("1", []capacity.Placement{{Class: class, Pod: refOf(w.pod(0)), Node: "n"}}, now)
+		l.Commit("1", []capacity.Placement{{Class: class, Pod: capacity.RefOf(w.pod(0)), Node: "n"}}, now)
 		l.Refuse([]types.UID{"u1"}, "no", false, now)
 		l.Tick(now)
 	})
 	tolerant := w.pod(1)
 	tolerant.ResourceVersion, tolerant.Spec.Tolerations = "2", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	want, _ := w.pending.classes.Class(tolerant)
-	w.pending.observe(w.pod(1), tolerant)
+	want, _ := w.pending.Classes.Class(tolerant)
+	w.pending.Handler().OnUpdate(w.pod(1), tolerant)
 	w.pending.Handler().OnDelete(w.pod(0)) // its capacity is released
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 	if got, _ := w.parts.gatherer.gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
@@ -136,12 +137,12 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	}
 	plain := w.pod(1)
 	plain.ResourceVersion = "3"
-	class, _ = w.pending.classes.Class(plain)
+	class, _ = w.pending.Classes.Class(plain)
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Refuse([]types.UID{"u1"}, "no", false, now)
 		l.Reopen(now)
 	})
-	w.reservations.Submit(refOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
+	w.reservations.Submit(capacity.RefOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
 	if got, _ := w.parts.gatherer.gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
 		t.Errorf("want it as its cycle said: %v", got)
 	}
@@ -150,20 +151,20 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 // Preemption had its time, and the scheduler has found a node for the pod meanwhile: it is at Permit or PreBind.
 func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 	w := newWorld(t)
-	w.build()
 	c := testingclock.NewFakeClock(time.Now())
-	w.reservations.clock = c
+	w.clock = c
+	w.build()
 	pod := w.pod(0)
-	w.pending.observe(nil, pod)
-	class, _ := w.pending.classes.Class(pod)
-	w.reservations.SubmitLater(refOf(pod), class)
+	w.pending.Handler().OnAdd(pod, false)
+	class, _ := w.pending.Classes.Class(pod)
+	w.reservations.SubmitLater(capacity.RefOf(pod), class)
 	if why := w.reservations.Assume(pod.UID, "old", false); why != "" {
 		t.Fatal(why)
 	}
 	c.Step(time.Minute)
 	w.parts.effects.later()
-	w.reservations.submitUntaken(refOf(pod), class)
-	w.reservations.submitFree(refOf(pod), class)
+	w.reservations.SubmitUnassumed(capacity.RefOf(pod), class)
+	w.reservations.SubmitUnknown(capacity.RefOf(pod), class)
 	if n := len(w.queued()); n > 0 {
 		t.Errorf("%d pods are queued", n)
 	}
@@ -171,7 +172,7 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 
 type gangOfTwo struct{}
 
-func (gangOfTwo) Min(Group) (int, bool) { return 2, true }
+func (gangOfTwo) Min(pending.Group) (int, bool) { return 2, true }
 
 // A gang that can't be placed backs off: otherwise each of its members would cause another plan for all of them.
 func TestRefusedGangRests(t *testing.T) {
@@ -182,10 +183,10 @@ func TestRefusedGangRests(t *testing.T) {
 	w.capacity["small"], w.capacity["large"] = 0, 0
 	for i := range 2 {
 		pod := w.pod(i)
-		pod.Labels = map[string]string{labelGroup: "g"}
-		w.pending.observe(nil, pod)
-		c, _ := w.pending.classes.Class(pod)
-		w.reservations.Submit(refOf(pod), c)
+		pod.Labels = map[string]string{pending.LabelGroup: "g"}
+		w.pending.Handler().OnAdd(pod, false)
+		c, _ := w.pending.Classes.Class(pod)
+		w.reservations.Submit(capacity.RefOf(pod), c)
 	}
 	m.Rounds.round(t.Context())
 	if len(m.gangs.pauses) == 0 {
@@ -196,21 +197,21 @@ func TestRefusedGangRests(t *testing.T) {
 // Victims that never end (a dead kubelet, a finalizer) don't keep a pod from its node for ever.
 func TestVictimsThatNeverEnd(t *testing.T) {
 	w := newWorld(t)
-	w.build()
 	c := testingclock.NewFakeClock(time.Now())
-	w.reservations.clock = c
+	w.clock = c
+	w.build()
 	m := w.parts
 	victim := w.pod(7)
 	victim.Spec.NodeName = "n"
-	w.pending.observe(nil, victim)
+	w.pending.Handler().OnAdd(victim, false)
 	going := victim.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: c.Now()}
-	w.pending.observe(victim, going)
+	w.pending.Handler().OnUpdate(victim, going)
 	pod := w.pod(0)
 	pod.Status.NominatedNodeName = "n"
-	w.pending.observe(nil, pod)
-	class, _ := w.pending.classes.Class(pod)
-	w.reservations.Submit(refOf(pod), class)
+	w.pending.Handler().OnAdd(pod, false)
+	class, _ := w.pending.Classes.Class(pod)
+	w.reservations.Submit(capacity.RefOf(pod), class)
 	if waiting, _ := m.gatherer.gather(t.Context()); len(waiting) > 0 {
 		t.Error("planned for while its victim ends")
 	}
@@ -239,31 +240,31 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.build()
 			start := time.Now()
 			c := testingclock.NewFakeClock(start)
-			w.reservations.clock = c
+			w.clock = c
+			w.build()
 			m := w.parts
 			victim := w.pod(7)
 			victim.Spec.NodeName = "n"
-			w.pending.observe(nil, victim)
+			w.pending.Handler().OnAdd(victim, false)
 			going := victim.DeepCopy()
 			going.DeletionTimestamp = &metav1.Time{Time: start}
 			pod := w.pod(0)
 			pod.Status.NominatedNodeName = "n"
-			w.pending.observe(nil, pod)
-			class, err := w.pending.classes.Class(pod)
+			w.pending.Handler().OnAdd(pod, false)
+			class, err := w.pending.Classes.Class(pod)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.reservations.Submit(refOf(pod), class)
+			w.reservations.Submit(capacity.RefOf(pod), class)
 			planned := time.Duration(-1)
 			for at := time.Duration(0); at < time.Minute && planned < 0; at += time.Second {
 				if tc.deleted > at-time.Second && tc.deleted <= at && tc.deleted > 0 || tc.deleted == time.Nanosecond && at == 0 {
-					w.pending.observe(victim, going)
+					w.pending.Handler().OnUpdate(victim, going)
 				}
 				if at == tc.gone && at > 0 {
-					w.pending.deleted(going)
+					w.pending.Handler().OnDelete(going)
 				}
 				w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 				if waiting, _ := m.gatherer.gather(t.Context()); len(waiting) > 0 {
@@ -317,12 +318,12 @@ func nothingIsPlannedOn(t *testing.T, w *world, node string) {
 	t.Helper()
 	m, pod := w.parts, w.pod(0)
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	w.pending.observe(nil, pod)
-	class, err := w.pending.classes.Class(pod)
+	w.pending.Handler().OnAdd(pod, false)
+	class, err := w.pending.Classes.Class(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.reservations.Submit(refOf(pod), class)
+	w.reservations.Submit(capacity.RefOf(pod), class)
 	waiting, gangs := m.gatherer.gather(t.Context())
 	_, plan, err := m.planning.decide(t.Context(), waiting, gangs, nil)
 	if err != nil {
@@ -427,45 +428,6 @@ func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 	}
 	cancel()
 	m.calls.wg.Wait()
-}
-
-// The successor of a pod is of the class that it will have as a pending pod.
-func TestSuccessorsAreOfTheSameClass(t *testing.T) {
-	w := newWorld(t)
-	w.build()
-	c := w.pending.classes
-	c.SetEarliest("s", capacity.BindInitialized)
-	pod := w.pod(0)
-	now, _ := c.Class(pod)
-	_, next, _ := c.successor(pod)
-	if now.Key != next.Key || now.Bind != next.Bind {
-		t.Errorf("pod: key %s, bound at %v; its successor: key %s, bound at %v", now.Key, now.Bind, next.Key, next.Bind)
-	}
-}
-
-// A pod of another scheduler that can't be planned for gets one event that says why: its own scheduler can't tell.
-func TestPodsOfOthersHearWhyNothingIsBuilt(t *testing.T) {
-	w := newWorld(t)
-	w.build()
-	p := w.pending
-	p.ProvisionFor([]string{"theirs"})
-	pod := w.pod(0)
-	pod.Spec.SchedulerName = "theirs"
-	pod.Spec.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"}
-	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64"}}}}}}}}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
-	if _, err := p.classes.Class(pod); err == nil {
-		t.Fatal("the pod can be planned for")
-	}
-	var said []string
-	p.onUnplannable = func(ref capacity.PodRef, why string) { said = append(said, ref.Name+": "+why) }
-	p.observe(nil, pod)
-	p.observe(pod, pod.DeepCopy())
-	if len(said) != 1 || len(w.queued()) > 0 {
-		t.Errorf("said %q, %d pods queued", said, len(w.queued()))
-	}
 }
 
 // After a restart a launch batch's instances are assigned as before: an instance of a claim that is being deleted is neither given to

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
@@ -18,7 +19,7 @@ import (
 func (w *world) ends(i int) {
 	gone := w.pod(i)
 	gone.Status.Phase = corev1.PodFailed
-	w.pending.observe(w.pod(i), gone)
+	w.pending.Handler().OnUpdate(w.pod(i), gone)
 }
 
 // The first call launches nothing and its offerings are fine, so there is a next call. The pod ends before it.
@@ -187,7 +188,7 @@ func TestDaemonRoomSurvivesARestart(t *testing.T) {
 	w.submit(1)
 	w.allBound(1) // after the new leader has recovered
 	var kept map[string]capacity.Resources
-	w.reservations.read(func(l *ledger.Ledger) {
+	w.reservations.Read(func(l ledger.Reader) {
 		for _, f := range l.InFlight() {
 			if f.Claim == "c" {
 				kept = f.Daemons
@@ -252,13 +253,13 @@ func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	pod := w.pod(0)
-	w.pending.observe(nil, pod)
-	class, err := w.pending.classes.Class(pod)
+	w.pending.Handler().OnAdd(pod, false)
+	class, err := w.pending.Classes.Class(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	slot := func(order int) []capacity.Slot {
-		return []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: order}}
+		return []capacity.Slot{{Pod: capacity.RefOf(pod), Class: class.Key, Order: order}}
 	}
 	launch := func(token, claim string) *capacity.LaunchBatch {
 		return &capacity.LaunchBatch{Token: token, Attempt: 1, Claims: []string{claim}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}
@@ -268,7 +269,7 @@ func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
 	w.parts.recovery.recover(t.Context(), func() {})
 	w.parts.calls.wg.Wait()
 	var b []capacity.Slot
-	w.reservations.read(func(l *ledger.Ledger) { b = l.Slots("b") })
+	w.reservations.Read(func(l ledger.Reader) { b = l.Slots("b") })
 	if len(b) > 0 || w.calls["Launch"] != 1 {
 		t.Errorf("its place is on b: %v; the launch of a was repeated %d times, want once: its claim was given up", b, w.calls["Launch"])
 	}
@@ -280,11 +281,11 @@ func TestRestored(t *testing.T) {
 	pod := w.pod(0)
 	w.pods = 1
 	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", ProviderID: "aws:///z/i-a", NodeName: "na", Launched: true,
-		Slots: []capacity.Slot{{Pod: refOf(pod), Class: "class", Order: 1}}}
+		Slots: []capacity.Slot{{Pod: capacity.RefOf(pod), Class: "class", Order: 1}}}
 	w.run()
 	<-w.launcher.Restored()
 	var slots []capacity.Slot
-	w.reservations.read(func(l *ledger.Ledger) { slots = l.Slots("a") })
+	w.reservations.Read(func(l ledger.Reader) { slots = l.Slots("a") })
 	if len(slots) != 1 {
 		t.Errorf("the pod's place is not in the ledger: %v", slots)
 	}
@@ -308,4 +309,39 @@ func TestRestored(t *testing.T) {
 	}
 	w.goes()
 	<-w.launcher.Restored()
+}
+
+// A pod with an ordinary volume had a reservation on a node that has been initialized since, and then another one elsewhere: claims keep
+// every reservation that was ever made. After a restart the later one counts.
+func TestAfterARestartAPodWithAVolumeKeepsTheMachineThatIsBoughtForIt(t *testing.T) {
+	w := newWorld(t)
+	w.nodes["na"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "na", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}}}
+	w.build()
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv", StorageClassName: ptr.To("c")}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}
+	if err := errors.Join(w.informers.Core().V1().PersistentVolumeClaims().Informer().GetStore().Add(pvc), w.informers.Core().V1().PersistentVolumes().Informer().GetStore().Add(pv)); err != nil {
+		t.Fatal(err)
+	}
+	pod := w.pod(0)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	w.pending.Handler().OnAdd(pod, false)
+	class, err := w.pending.Classes.Class(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", ProviderID: "aws:///z/i-a", NodeName: "na", Launched: true, Registered: true, Initialized: true,
+		Slots: []capacity.Slot{{Pod: capacity.RefOf(pod), Class: class.Key, Order: 1}}}
+	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", Slots: []capacity.Slot{{Pod: capacity.RefOf(pod), Class: class.Key, Order: 2}},
+		LaunchBatch: &capacity.LaunchBatch{Token: "t", Attempt: 1, Claims: []string{"b"}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}}
+	w.parts.recovery.recover(t.Context(), func() {})
+	w.parts.calls.wg.Wait()
+	var a []capacity.Slot
+	w.reservations.Read(func(l ledger.Reader) { a = l.Slots("a") })
+	if len(a) > 0 {
+		t.Errorf("its place is on a, which has come up without it: %v", a)
+	}
+	if w.calls["Launch"] != 1 {
+		t.Errorf("the launch of the machine that was being bought for it was repeated %d times, want once: its claim was given up", w.calls["Launch"])
+	}
 }

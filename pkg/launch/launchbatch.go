@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +13,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // batchLauncher carries out launch batches, each in a goroutine of its own.
 type batchLauncher struct {
 	claims       *claimCache
 	cloud        Cloud
-	reservations *Reservations
+	reservations *reservations.Ledger
 	statics      *staticState
 	namer        *namer
 	delays       *delays
@@ -108,7 +110,7 @@ func (b *batchLauncher) needed(claim string) (yes bool) {
 func (b *batchLauncher) write(ctx context.Context, w *batch) {
 	made := make([]*capacity.Claim, len(w.claims))
 	var slots map[string][]capacity.Slot
-	b.reservations.read(func(l *ledger.Ledger) { slots = l.AllSlots(namesOf(w.claims)) })
+	b.reservations.Read(func(l ledger.Reader) { slots = l.AllSlots(namesOf(w.claims)) })
 	b.calls.each(ctx, len(w.claims), func(i int) {
 		c := w.claims[i]
 		c.Slots = slots[c.Name]
@@ -281,7 +283,7 @@ func (b *batchLauncher) settleBatch(ctx context.Context, w *batch, rec capacity.
 	if len(res.Instances) > 0 {
 		b.delays.delayOver(rec.Pool)
 	}
-	slices.SortFunc(w.claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(w.claims, func(a, b *capacity.Claim) int { return cmp.Compare(a.Name, b.Name) })
 	w.claims = b.handOut(ctx, &rec, w.claims, nil, res.Instances, w.labels)
 	if len(w.claims) == 0 {
 		return false

@@ -14,6 +14,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // logPatience is how long pods wait for the intent log to be read before their events mention it.
@@ -50,7 +52,7 @@ type Launcher struct {
 // Parts holds the neighbours of the controllers.
 type Parts struct {
 	Clock          clock.WithTicker
-	Reservations   *Reservations
+	Reservations   *reservations.Ledger
 	Cloud          Cloud
 	Claims         ClaimLog
 	World, Recheck World
@@ -61,8 +63,8 @@ type Parts struct {
 	Cluster Cluster
 	Queue   Queue
 	Events  Recorder
-	Pending *Pending
-	Owners  *Owners
+	Pending *pending.Pods
+	Owners  *pending.Owners
 	Gangs   Gangs // nil: no plugin handles groups
 	Daemons func() []*capacity.DaemonSet
 	Judge   Judge
@@ -139,7 +141,7 @@ func New(cfg Config, p Parts) *Controllers {
 		namer:    &namer{clusterName: cfg.Cluster, names: rand.New(rand.NewSource(p.Seed))},
 		snapshot: &snapshot{world: p.Recheck},
 		refusals: &refusals{reservations: p.Reservations, pending: p.Pending, events: p.Events},
-		storage:  &storageLimits{of: p.Pending.classes.volumes.storage},
+		storage:  &storageLimits{of: p.Pending.Classes.Storage()},
 	}
 	c.prices = &prices{claims: c.claims, cloud: p.Cloud, spending: p.Spending, clock: p.Clock}
 	c.Namespaces = &Namespaces{pending: p.Pending, refusals: c.refusals, triggers: c.Triggers, selector: cfg.NamespaceSelector}
@@ -147,15 +149,12 @@ func New(cfg Config, p Parts) *Controllers {
 		clock: p.Clock, relief: c.relief, maxInFlight: cfg.MaxInFlight}
 	c.Nodes = &NodeTracker{claims: c.claims, reservations: p.Reservations, spending: p.Spending, triggers: c.Triggers, states: nodeStates{
 		drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, objects: map[string]*corev1.Node{},
-		storage: p.Pending.classes.volumes.storage, taints: p.Taints, expected: p.Claims.ExpectedTaints}}
+		storage: p.Pending.Classes.Storage(), taints: p.Taints, expected: p.Claims.ExpectedTaints}}
 	c.ends(p)
 	c.plans(cfg, p)
 	c.launches(cfg, p)
 	c.run(cfg, p)
-	p.Pending.onRoom = c.Triggers.RoomAppeared
-	p.Pending.onUnplannable = func(ref capacity.PodRef, why string) {
-		p.Events.Pod(ref, corev1.EventTypeWarning, "FailedProvisioning", why)
-	}
+	p.Pending.OnPodLeft(c.Triggers.RoomAppeared)
 	return c
 }
 
@@ -173,7 +172,7 @@ func (c *Controllers) ends(p Parts) {
 // plans builds what the planner's goroutine uses to make plans.
 func (c *Controllers) plans(cfg Config, p Parts) {
 	c.gangs = &gangPlans{plugin: p.Gangs, reservations: p.Reservations, pending: p.Pending, events: p.Events, refusals: c.refusals, triggers: c.Triggers,
-		clock: p.Clock, pauses: map[Group]pause{}, ungrouped: map[Group]bool{}}
+		clock: p.Clock, pauses: map[pending.Group]pause{}, ungrouped: map[pending.Group]bool{}}
 	c.gatherer = &gatherer{reservations: p.Reservations, pending: p.Pending, namespaces: c.Namespaces, gangs: c.gangs, nominees: map[types.UID]nominee{}}
 	c.viewer = &viewer{claims: c.claims, cloud: p.Cloud, world: p.World, reservations: p.Reservations, pending: p.Pending, owners: p.Owners,
 		daemons: p.Daemons, spending: p.Spending, tracker: c.Nodes, storage: c.storage, clock: p.Clock}

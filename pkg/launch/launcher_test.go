@@ -219,7 +219,7 @@ func TestPodThatEndsBeforeTheLaunchCancelsIt(t *testing.T) {
 	w.until("a failed try", func() bool { return len(w.notes) > 1 })
 	gone := w.pod(0)
 	gone.Status.Phase = "Failed"
-	w.pending.observe(w.pod(0), gone)
+	w.pending.Handler().OnUpdate(w.pod(0), gone)
 	w.mu.Lock()
 	delete(w.broken, "Prepare")
 	w.mu.Unlock()

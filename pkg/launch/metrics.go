@@ -7,13 +7,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
 )
 
-var podsBound = metrics.NewCounterVec(&metrics.CounterOpts{
-	Namespace: "dovetail", Name: "pods_bound_total",
-	Help: "Pods bound, by capacity: planned (the capacity that was planned for their class), found (nothing was planned for them), " +
-		"other (something was planned for them, and they went elsewhere).",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"room"})
-
 var (
 	dollarsPerHour = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "dovetail", Name: "nodes_dollars_per_hour",
@@ -38,6 +31,6 @@ var (
 )
 
 func init() {
-	legacyregistry.MustRegister(podsBound, breakersOpen, breakerEvents)
+	legacyregistry.MustRegister(breakersOpen, breakerEvents)
 	poolmetrics.MustRegister(dollarsPerHour, unserved)
 }

@@ -45,7 +45,7 @@ func TestBudgetCountsWhatIsNotWrittenYet(t *testing.T) {
 	w, _ := guarded(t, SpendingConfig{Budget: Budget{DollarsPerHour: 3}})
 	n := func() *capacity.Plan {
 		n := cheapest(w.Pools(w.InstanceTypes)[0], "new-0")
-		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: refOf(w.pod(0)), Node: n.ID}}}
+		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: capacity.RefOf(w.pod(0)), Node: n.ID}}}
 	}
 	a, b := n(), n()
 	w.parts.purchases.reserve(a, 0, buying{})

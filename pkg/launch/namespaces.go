@@ -12,11 +12,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
 // Namespaces knows in which namespaces pods may cause launches. Safe for concurrent use.
 type Namespaces struct {
-	pending  *Pending
+	pending  *pending.Pods
 	refusals *refusals
 	triggers *Triggers
 	selector labels.Selector // nil: all
@@ -28,12 +29,12 @@ func (n *Namespaces) mayLaunch(namespace string) error {
 	if n.selector == nil {
 		return nil
 	}
-	ns, err := n.pending.classes.ns.Get(namespace)
-	if err != nil { // when its event arrives, the pod is planned for again
+	set, known := n.pending.Classes.Namespace(namespace)
+	if !known { // when its event arrives, the pod is planned for again
 		return fmt.Errorf("no node may be launched for pods of namespace %q, of which nothing is known yet: namespaceSelector of ProvisionArgs is %s",
 			namespace, n.selector)
 	}
-	if !n.selector.Matches(labels.Set(ns.Labels)) {
+	if !n.selector.Matches(set) {
 		return fmt.Errorf("no node may be launched for pods of namespace %q: namespaceSelector of ProvisionArgs (%s) doesn't select it",
 			namespace, n.selector)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
 func namespace(name string, set labels.Set) *corev1.Namespace {
@@ -23,14 +24,14 @@ func namespace(name string, set labels.Set) *corev1.Namespace {
 // someGangs knows every group, with two members.
 type someGangs struct{}
 
-func (someGangs) Min(Group) (int, bool) { return 2, true }
+func (someGangs) Min(pending.Group) (int, bool) { return 2, true }
 
 // Pods of other namespaces cause no launch, however they became demand.
 func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 	w := newWorld(t)
 	w.selector = labels.SelectorFromSet(labels.Set{"nodes": "yes"})
+	w.others = []string{"theirs"}
 	w.build()
-	w.pending.ProvisionFor([]string{"theirs"})
 	w.parts.gangs.plugin = someGangs{}
 	for _, ns := range []*corev1.Namespace{namespace("yes", labels.Set{"nodes": "yes"}), namespace("no", labels.Set{"nodes": "no"}), namespace("bare", nil)} {
 		if err := w.namespaces.Add(ns); err != nil {
@@ -49,16 +50,16 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 			pod.Namespace, pod.Name, pod.UID = ns, kind, types.UID(ns+"/"+kind)
 			switch kind {
 			case "member":
-				pod.Labels = map[string]string{labelGroup: "g"}
+				pod.Labels = map[string]string{pending.LabelGroup: "g"}
 			case "other":
 				pod.Spec.SchedulerName = "theirs"
 				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 			}
-			w.pending.observe(nil, pod)
-			if class, err := w.pending.classes.Class(pod); err != nil {
+			w.pending.Handler().OnAdd(pod, false)
+			if class, err := w.pending.Classes.Class(pod); err != nil {
 				t.Fatal(err)
 			} else if kind == "plain" || kind == "member" {
-				w.reservations.Submit(refOf(pod), class)
+				w.reservations.Submit(capacity.RefOf(pod), class)
 			}
 			want[ns+"/"+kind] = ns == "yes"
 		}
@@ -74,7 +75,7 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("demand (-want +got):\n%s", diff)
 	}
-	if len(gangs) != 1 || gangs[Group{"yes", "g", false}] == nil {
+	if len(gangs) != 1 || gangs[pending.Group{Namespace: "yes", Name: "g"}] == nil {
 		t.Errorf("gangs %v", gangs)
 	}
 	for uid, planned := range want {
@@ -99,7 +100,7 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 
 func classFor(t *testing.T, w *world, uid types.UID) *capacity.Class {
 	t.Helper()
-	class, err := w.pending.classes.Class(w.pending.Get(uid))
+	class, err := w.pending.Classes.Class(w.pending.Get(uid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestANamespaceThatIsSelectedLater(t *testing.T) {
 		w.submit(8)
 		refused := func() bool {
 			all := true
-			w.reservations.read(func(l *ledger.Ledger) {
+			w.reservations.Read(func(l ledger.Reader) {
 				for i := range 8 {
 					all = all && l.Refused(w.pod(i).UID)
 				}

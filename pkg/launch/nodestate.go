@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
@@ -21,7 +22,7 @@ import (
 // once.
 type NodeTracker struct {
 	claims       *claimCache
-	reservations *Reservations
+	reservations *reservations.Ledger
 	spending     *Spending
 	triggers     *Triggers
 	states       nodeStates
@@ -40,7 +41,7 @@ const (
 
 // nodeStates joins a Node with its CSINode and the storage capacity that drivers publish for it into the status that the ledger needs. The
 // informer of each kind reports in its own goroutine. The lock is held until the ledger has the status: otherwise an older status could
-// overwrite a newer one and stay. It is taken before the lock of Reservations.
+// overwrite a newer one and stay. It is taken before the ledger's lock.
 type nodeStates struct {
 	mu      sync.Mutex
 	drivers map[string]drivers           // by Node name
@@ -163,7 +164,7 @@ func (tr *NodeTracker) named(claim, name, providerID string) {
 // that is known.
 func (tr *NodeTracker) ClaimNamed(claim, name, providerID string) {
 	known := false
-	tr.reservations.read(func(l *ledger.Ledger) { known = l.IsNamed(claim, name) })
+	tr.reservations.Read(func(l ledger.Reader) { known = l.IsNamed(claim, name) })
 	if !known {
 		tr.named(claim, name, providerID)
 	}
@@ -188,7 +189,7 @@ func (tr *NodeTracker) Close(name, providerID string) (bindsInFlight bool) {
 	defer tr.states.mu.Unlock() // until the end: if the cache lost the Node meanwhile, the cordon would never be lifted
 	st, seen := tr.states.seen[name]
 	if !seen || st.ProviderID != providerID {
-		tr.reservations.read(func(l *ledger.Ledger) { bindsInFlight = l.BindsInFlight(name) })
+		tr.reservations.Read(func(l ledger.Reader) { bindsInFlight = l.BindsInFlight(name) })
 		return bindsInFlight
 	}
 	tr.reservations.Step(func(l *ledger.Ledger, now time.Time) { bindsInFlight = l.Close(name, st, now) })

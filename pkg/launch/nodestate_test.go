@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// Nodes and CSINodes are reported by the goroutines of two informers. While one waits for the lock of Reservations, which a scheduling
+// Nodes and CSINodes are reported by the goroutines of two informers. While one waits for the lock of the ledger, which a scheduling
 // cycle may hold, the other must not overtake it: the ledger would keep the older status, and pods with volumes would wait for a driver
 // that is there.
 func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
@@ -34,14 +34,22 @@ func TestStatusesReachTheLedgerInTheOrderInWhichTheyAreWorkedOut(t *testing.T) {
 			w.build()
 			w.parts.Nodes.NodeCached(node)
 			var told sync.WaitGroup
-			w.reservations.read(func(*ledger.Ledger) {
+			w.reservations.Read(func(ledger.Reader) {
 				told.Go(func() { tell(w.parts.Nodes) })
 				if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-					free := w.reservations.mu.TryRLock()
-					if free {
-						w.reservations.mu.RUnlock()
+					begun, done := make(chan struct{}), make(chan struct{})
+					go func() {
+						close(begun)
+						w.reservations.Read(func(ledger.Reader) {})
+						close(done)
+					}()
+					<-begun
+					select {
+					case <-done:
+						return false, nil
+					case <-time.After(200 * time.Millisecond):
+						return true, nil // readers wait, because a writer does
 					}
-					return !free, nil // a writer waits
 				}); err != nil {
 					t.Error("the ledger is not told")
 				}

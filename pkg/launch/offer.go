@@ -11,12 +11,14 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // offers gives capacity that has appeared to pods that wait for instances in flight. It belongs to the planner's goroutine.
 type offers struct {
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	viewer       *viewer
 	world        World
 	planner      Planner // for plans without pools; the planner of rounds would forget its catalog over them
@@ -82,7 +84,7 @@ func (o *offers) offer(ctx context.Context) {
 	}
 	freed := o.triggers.freed.Swap(false)
 	var waiting []ledger.Waiting
-	o.reservations.read(func(l *ledger.Ledger) { waiting = l.Releasable(freed) })
+	o.reservations.Read(func(l ledger.Reader) { waiting = l.Releasable(freed) })
 	if len(waiting) == 0 {
 		return
 	}

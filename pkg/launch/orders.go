@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -200,7 +201,7 @@ func (s *standalone) withoutClass(ctx context.Context, c *capacity.Claim, why st
 		return
 	}
 	klog.FromContext(ctx).V(2).Info("Deleting a standalone NodeClaim because its node class can't be used", "nodeClaim", c.Name, "reason", reason, "message", ends)
-	if err := s.claims.RecordRefused(ctx, c.Name, reason, oneLine("spec.nodeClassRef.name: "+ends), false); err != nil {
+	if err := s.claims.RecordRefused(ctx, c.Name, reason, objects.OneLine("spec.nodeClassRef.name: "+ends), false); err != nil {
 		klog.FromContext(ctx).V(3).Info("Could not record why a claim is not launched", "nodeClaim", c.Name, "err", err)
 	}
 	s.cleanup.cancel(ctx, c.Name)
@@ -274,7 +275,7 @@ func (b *orderBook) refuseOrder(ctx context.Context, c *capacity.Claim, reason, 
 	b.mu.Unlock()
 	klog.FromContext(ctx).V(2).Info("A standalone NodeClaim is not launched", "nodeClaim", c.Name, "reason", reason, "message", why)
 	b.calls.background(ctx, func() {
-		if err := b.claims.RecordRefused(ctx, c.Name, reason, oneLine(why), again); err != nil {
+		if err := b.claims.RecordRefused(ctx, c.Name, reason, objects.OneLine(why), again); err != nil {
 			klog.FromContext(ctx).V(3).Info("Could not record why a claim is not launched", "nodeClaim", c.Name, "err", err)
 		}
 	})

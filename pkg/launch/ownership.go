@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // Ownership knows whether anything may be launched now: whether this process owns nodes and claims, and has read them.
 type Ownership struct {
 	claims       *claimCache
-	reservations *Reservations
+	reservations *reservations.Ledger
 	gatherer     *gatherer
 	refusals     *refusals
 	cleanup      *cleanup

@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // clumsy is a planner that panics in its first plans.
@@ -74,11 +75,11 @@ func TestPanicsAreFailedTries(t *testing.T) {
 	}
 }
 
-// After a panic under the lock of Reservations the ledger can't be used.
+// After a panic under its lock the ledger can't be used.
 func TestPanicsInTheLedgerAreNotCaught(t *testing.T) {
-	for name, do := range map[string]func(d *Reservations){
-		"a change": func(d *Reservations) { d.Step(func(*ledger.Ledger, time.Time) { panic("a mistake") }) },
-		"a look":   func(d *Reservations) { d.read(func(*ledger.Ledger) { panic("a mistake") }) },
+	for name, do := range map[string]func(d *reservations.Ledger){
+		"a change": func(d *reservations.Ledger) { d.Step(func(*ledger.Ledger, time.Time) { panic("a mistake") }) },
+		"a look":   func(d *reservations.Ledger) { d.Read(func(ledger.Reader) { panic("a mistake") }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
 // planning makes verified plans. It belongs to the planner's goroutine.
@@ -21,7 +22,7 @@ type planning struct {
 	planner  Planner
 	world    World
 	nodes    NodeBuilder
-	pending  *Pending
+	pending  *pending.Pods
 	spending *Spending
 	clock    clock.PassiveClock
 	options  capacity.Options
@@ -30,7 +31,7 @@ type planning struct {
 
 // decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are
 // being probed.
-func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[Group]*gang, lift []guard.Key) (v *view, plan *capacity.Plan, err error) {
+func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[pending.Group]*gang, lift []guard.Key) (v *view, plan *capacity.Plan, err error) {
 	err = panics.Catch(ctx, "planner", func() error {
 		if v, err = p.viewer.view(ctx, waiting); err != nil {
 			return fmt.Errorf("taking a view of the cluster: %w", err)
@@ -47,7 +48,7 @@ func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs m
 }
 
 // verified makes a verified plan for the demand of a view, without what the spending guard forbids.
-func (p *planning) verified(ctx context.Context, v *view, pod func(types.UID) *corev1.Pod, gangs map[Group]*gang, lift []guard.Key) (*capacity.Plan, error) {
+func (p *planning) verified(ctx context.Context, v *view, pod func(types.UID) *corev1.Pod, gangs map[pending.Group]*gang, lift []guard.Key) (*capacity.Plan, error) {
 	opts := p.options
 	forbidden, held := p.spending.restrict(v, pod, lift)
 	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)

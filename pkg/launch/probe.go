@@ -12,13 +12,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // prober buys the probes of the spending guard. It belongs to the planner's goroutine.
 type prober struct {
 	claims       *claimCache
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	spending     *Spending
 	namespaces   *Namespaces
 	gangs        *gangPlans
@@ -76,7 +78,7 @@ func (p *prober) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		}
 	}
 	for _, pl := range plan.Placements {
-		p.reservations.join(pl.Pod, pl.Class) // only pods that wait for a plan get reservations
+		p.reservations.Join(pl.Pod, pl.Class) // only pods that wait for a plan get reservations
 	}
 	claims := p.purchases.reserve(plan, len(v.inFlight), buying{lift: due, probe: key})
 	if len(plan.Nodes) == 0 {
@@ -100,7 +102,7 @@ func (p *prober) heldBack(key guard.Key) []ledger.Waiting {
 		members = p.spending.members(key)
 	}
 	seen := map[capacity.ClassKey]bool{}
-	all := p.pending.all()
+	all := p.pending.All()
 	from := 0
 	if p.heldFrom[key] < len(all) {
 		from = p.heldFrom[key]
@@ -116,15 +118,15 @@ func (p *prober) heldBack(key guard.Key) []ledger.Waiting {
 		if !p.reservations.Refused(pod.UID) || p.namespaces.mayLaunch(pod.Namespace) != nil || pod.Status.NominatedNodeName != "" {
 			continue
 		}
-		class, err := p.pending.classes.Class(pod)
-		if err != nil || seen[class.Key] && groupOf(pod) == (Group{}) {
+		class, err := p.pending.Classes.Class(pod)
+		if err != nil || seen[class.Key] && pending.GroupOf(pod) == (pending.Group{}) {
 			continue
 		}
 		if !key.Machine() && !key.PoolWide() && p.spending.workloadOf(pod) != key.Workload {
 			continue
 		}
 		seen[class.Key] = true
-		w := ledger.Waiting{Ref: refOf(pod), Class: class}
+		w := ledger.Waiting{Ref: capacity.RefOf(pod), Class: class}
 		if len(members) > 0 && slices.Contains(members, p.spending.workloadOf(pod)) {
 			if len(failing) < probePods {
 				failing = append(failing, w)
@@ -225,22 +227,22 @@ func (s *Spending) members(key guard.Key) []guard.Workload {
 
 // aloneOn returns the first pod planned on the node, or all waiting members of its gang.
 func aloneOn(plan *capacity.Plan, n *capacity.PlannedNode, waiting []ledger.Waiting, pod func(types.UID) *corev1.Pod) (out []ledger.Waiting, gang bool) {
-	group := Group{}
+	group := pending.Group{}
 	for _, pl := range plan.Placements {
 		if pl.Node != n.ID {
 			continue
 		}
 		if p := pod(pl.Pod.UID); p != nil {
-			group = groupOf(p)
+			group = pending.GroupOf(p)
 		}
-		if group == (Group{}) {
+		if group == (pending.Group{}) {
 			return slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return w.Ref.UID != pl.Pod.UID }), false
 		}
 		break
 	}
 	return slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool {
 		p := pod(w.Ref.UID)
-		return p == nil || groupOf(p) != group
+		return p == nil || pending.GroupOf(p) != group
 	}), true
 }
 

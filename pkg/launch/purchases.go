@@ -13,14 +13,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // purchases is the one place where the spending guard and the limits are asked before anything is launched: for pods, static pools, probes and
 // standalone NodeClaims. Safe for concurrent use.
 type purchases struct {
 	claims       *claimCache
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	spending     *Spending // nil: there is no guard
 	prices       *prices
 	namer        *namer
@@ -167,7 +169,7 @@ func (b *purchases) headroom() int {
 // flying returns how many claims are in flight.
 func (b *purchases) flying() int {
 	var flights []ledger.InFlight
-	b.reservations.read(func(l *ledger.Ledger) { flights = l.InFlight() })
+	b.reservations.Read(func(l ledger.Reader) { flights = l.InFlight() })
 	n := 0
 	for _, f := range flights {
 		if f.Claim != "" && !f.Initialized {

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +13,14 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // recovery takes up what an earlier leader left, once before anything is planned, and again when another controller has owned the nodes.
 type recovery struct {
 	claims       *claimCache
-	reservations *Reservations
+	reservations *reservations.Ledger
 	restorer     *restorer
 	resumption   *resumption
 	records      *records
@@ -34,8 +37,8 @@ type recovery struct {
 type restorer struct {
 	claims       *claimCache
 	cloud        Cloud
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	tracker      *NodeTracker
 }
 
@@ -62,7 +65,7 @@ type resumption struct {
 // Nothing is launched that was launched before. done is called when the ledger has the reservations.
 func (r *recovery) recover(ctx context.Context, done func()) {
 	claims := r.claims.Claims()
-	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return cmp.Compare(a.Name, b.Name) })
 	batches := map[string]*capacity.LaunchBatch{}  // by token
 	memberOf := map[string]*capacity.LaunchBatch{} // by claim
 	for _, c := range claims {
@@ -144,7 +147,7 @@ func (r *restorer) promises(c *capacity.Claim) bool {
 		if pod == nil {
 			return false
 		}
-		class, err := r.pending.classes.Class(pod)
+		class, err := r.pending.Classes.Class(pod)
 		return err == nil && r.awaitsStorageOf(c, class)
 	})
 }
@@ -198,7 +201,7 @@ func (r *restorer) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons [
 		if pod == nil {
 			continue
 		}
-		if class, err := r.pending.classes.Class(pod); err == nil && (!c.Initialized || r.awaitsStorageOf(c, class)) {
+		if class, err := r.pending.Classes.Class(pod); err == nil && (!c.Initialized || r.awaitsStorageOf(c, class)) {
 			out = append(out, ledger.Restored{Slot: s, Node: c.Name, Class: class})
 		}
 	}
@@ -390,7 +393,7 @@ func (r *recovery) readopt(ctx context.Context) {
 	missing := r.daemonRooms.missingDaemons(ctx)
 	for _, c := range r.claims.Claims() {
 		known := false
-		r.reservations.read(func(l *ledger.Ledger) { known = l.Has(c.Name) })
+		r.reservations.Read(func(l ledger.Reader) { known = l.Has(c.Name) })
 		if known || !c.Launched || c.Initialized || c.Deleting {
 			continue
 		}

@@ -10,12 +10,15 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // refusals tells pods why nothing is launched for them.
 type refusals struct {
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	events       Recorder
 }
 
@@ -24,7 +27,7 @@ func (re *refusals) refuse(ctx context.Context, uids []types.UID, why string, re
 }
 
 func (re *refusals) refuseFor(ctx context.Context, uids []types.UID, why string, retryable, soon bool) {
-	why = oneLine(why) // it becomes the pods' condition, too
+	why = objects.OneLine(why) // it becomes the pods' condition, too
 	var news []capacity.PodRef
 	re.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		if news = l.Refuse(uids, why, retryable, now); soon {
@@ -50,7 +53,7 @@ func (re *refusals) refusal(ctx context.Context, r capacity.Refusal) {
 // tellPods records a warning on the pods that are planned on a claim's node, and returns how many there are.
 func (re *refusals) tellPods(claim, reason, note string) int {
 	var refs []capacity.PodRef
-	re.reservations.read(func(l *ledger.Ledger) { refs = l.Refs(claim) })
+	re.reservations.Read(func(l ledger.Reader) { refs = l.Refs(claim) })
 	for _, ref := range refs {
 		re.events.Pod(ref, corev1.EventTypeWarning, reason, note)
 	}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,14 +15,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // relocation plans and launches the capacity that Replacements asks for. It belongs to the planner's goroutine.
 type relocation struct {
 	moves        *Replacements
 	claims       *claimCache
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	planning     *planning
 	purchases    *purchases
 	committer    *committer
@@ -45,18 +48,18 @@ func (re *relocation) relocate(ctx context.Context) {
 	var waiting []ledger.Waiting
 	for _, node := range slices.Sorted(maps.Keys(moves)) {
 		var held map[ledger.Successor]int
-		re.reservations.read(func(l *ledger.Ledger) { held, _ = l.Held(node) })
+		re.reservations.Read(func(l ledger.Reader) { held, _ = l.Held(node) })
 		wanted, _ := re.moves.successors(moves[node])
 		for _, pod := range missing(wanted, held) {
-			_, class, _ := re.pending.classes.successor(pod) // it had a class a moment ago
+			_, class, _ := re.pending.Classes.Successor(pod) // it had a class a moment ago
 			leaving[pod.UID], pods[pod.UID] = node, pod
-			waiting = append(waiting, ledger.Waiting{Ref: refOf(pod), Class: class})
+			waiting = append(waiting, ledger.Waiting{Ref: capacity.RefOf(pod), Class: class})
 		}
 	}
 	if len(waiting) == 0 {
 		return
 	}
-	slices.SortFunc(waiting, func(a, b ledger.Waiting) int { return compare(a.Ref.UID, b.Ref.UID) })
+	slices.SortFunc(waiting, func(a, b ledger.Waiting) int { return cmp.Compare(a.Ref.UID, b.Ref.UID) })
 	v, plan, err := re.decideMoves(ctx, waiting, pods)
 	if err != nil {
 		if ctx.Err() == nil {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // early is a planner that sees nothing to buy the first time, while pools change.
 type early struct {
 	triggers     *Triggers
-	reservations *Reservations
+	reservations *reservations.Ledger
 	plans        int
 }
 

@@ -15,13 +15,15 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // Replacements are the nodes that have to go, for whose pods capacity is reserved elsewhere before they are drained. Safe for concurrent
 // use.
 type Replacements struct {
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	namespaces   *Namespaces
 	triggers     *Triggers
 	clock        clock.PassiveClock
@@ -107,7 +109,7 @@ func (r *Replacements) successors(pods []*corev1.Pod) (out map[ledger.Successor]
 			problem = fmt.Sprintf("pod %s: %v", klog.KObj(pod), err)
 			continue
 		}
-		next, class, err := r.pending.classes.successor(pod)
+		next, class, err := r.pending.Classes.Successor(pod)
 		if err != nil {
 			problem = fmt.Sprintf("pod %s: %v", klog.KObj(pod), err)
 			continue

@@ -65,7 +65,7 @@ func (w *world) evict(pod *corev1.Pod) {
 	w.mu.Unlock()
 	next := pod.DeepCopy()
 	next.Name, next.UID, next.Spec.NodeName = pod.Name+"x", pod.UID+"x", ""
-	w.pending.observe(nil, next)
+	w.pending.Handler().OnAdd(next, false)
 }
 
 func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {
@@ -195,7 +195,7 @@ func TestNothingIsPlannedWhileDraining(t *testing.T) {
 }
 
 func (w *world) held(node string) (held map[ledger.Successor]int, up int) {
-	w.reservations.read(func(l *ledger.Ledger) { held, up = l.Held(node) })
+	w.reservations.Read(func(l ledger.Reader) { held, up = l.Held(node) })
 	return held, up
 }
 
@@ -225,10 +225,14 @@ func TestMissing(t *testing.T) {
 func TestSuccessorsAreOfTheClassThatComes(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		w := newWorld(t)
+		w.others = []string{"theirs"}
 		w.build()
 		_, pods := w.fullNode(1)
-		w.pending.classes.others = map[string]bool{pods[0].Spec.SchedulerName: others}
-		want, err := w.pending.classes.Class(w.pod(2000))
+		next := w.pod(2000)
+		if others {
+			pods[0].Spec.SchedulerName, next.Spec.SchedulerName = "theirs", "theirs"
+		}
+		want, err := w.pending.Classes.Class(next)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func teams(t *testing.T, pools int, zones ...string) *Scene {
 		}
 	}
 	types := []*capacity.InstanceType{&small}
-	s := &Scene{View: capacity.View{Demand: []capacity.Demand{{Class: class, Pods: []capacity.PodRef{refOf(w.pod(0))}}}}}
+	s := &Scene{View: capacity.View{Demand: []capacity.Demand{{Class: class, Pods: []capacity.PodRef{capacity.RefOf(w.pod(0))}}}}}
 	for i := range pools {
 		name := fmt.Sprintf("pool-%d", i+1)
 		s.Pools = append(s.Pools, &capacity.Pool{Name: name, Weight: int32(pools - i), Types: types, Labels: map[string]string{teamLabel: name}})
@@ -105,7 +105,7 @@ func TestDecideAsksAboutAClassAlone(t *testing.T) {
 	}
 	d := capacity.Demand{Class: class}
 	for i := range 50 {
-		d.Pods = append(d.Pods, refOf(w.pod(100+i)))
+		d.Pods = append(d.Pods, capacity.RefOf(w.pod(100+i)))
 	}
 	scene.Demand = append(scene.Demand, d)
 	picky := scene.Demand[0].Class.Key
@@ -173,7 +173,7 @@ func TestDecideGoesOnWhereItStood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scene.Demand = append(scene.Demand, capacity.Demand{Class: class, Pods: []capacity.PodRef{refOf(pod)}})
+		scene.Demand = append(scene.Demand, capacity.Demand{Class: class, Pods: []capacity.PodRef{capacity.RefOf(pod)}})
 	}
 	world := &slowFilters{filters: only(map[string]string{teamLabel: "pool-10"}), clock: clock, took: DefaultPatience / 6}
 	d := deciderFor(world, clock)

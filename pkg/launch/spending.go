@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
 const (
@@ -60,9 +61,9 @@ type Spending struct {
 	cfg     SpendingConfig
 	clock   clock.PassiveClock
 	records Records
-	owners  *Owners
-	pending *Pending
-	classes *Classes
+	owners  *pending.Owners
+	pending *pending.Pods
+	classes *pending.Classes
 	// taints returns the NoExecute taints of a Node, podsOn the pods bound to a node name; both from memory.
 	taints func(node string) []corev1.Taint
 	podsOn func(node string) []*corev1.Pod
@@ -130,9 +131,9 @@ type boundPod struct {
 }
 
 // NewSpending returns a guard without any state.
-func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owners *Owners, pending *Pending, taints func(node string) []corev1.Taint, podsOn func(node string) []*corev1.Pod) *Spending {
+func NewSpending(cfg SpendingConfig, c clock.PassiveClock, records Records, owners *pending.Owners, pods *pending.Pods, taints func(node string) []corev1.Taint, podsOn func(node string) []*corev1.Pod) *Spending {
 	return &Spending{
-		cfg: cfg, clock: c, records: records, owners: owners, pending: pending, classes: pending.classes, taints: taints, podsOn: podsOn, guard: guard.New(),
+		cfg: cfg, clock: c, records: records, owners: owners, pending: pods, classes: pods.Classes, taints: taints, podsOn: podsOn, guard: guard.New(),
 		machines: map[string]*watched{}, byNode: map[string]*watched{}, byPod: map[types.UID]*watched{}, dirty: map[guard.Owner]bool{}, served: map[string]bool{},
 		refused: map[guard.Key]*corev1.Node{}, idle: map[guard.Key]time.Time{}, budgets: map[string]reached{}, reached: map[string]string{},
 		workloads: map[guard.Workload]workloadState{}, later: map[guard.Workload]retryLater{}, moved: map[guard.Workload]time.Time{}, unfulfilled: map[guard.Workload]time.Time{}, kept: map[guard.Owner]string{}, counted: map[string]bool{},

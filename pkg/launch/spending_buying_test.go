@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
 var (
@@ -193,7 +194,7 @@ func TestProbeIsBoughtOnce(t *testing.T) {
 	w.opens(badImage, broken)
 	plan := func() *capacity.Plan {
 		n := cheapest(w.Pools(w.InstanceTypes)[0], "new-0")
-		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: refOf(w.pod(0)), Node: n.ID}}}
+		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: capacity.RefOf(w.pod(0)), Node: n.ID}}}
 	}
 	a, b := plan(), plan()
 	how := buying{lift: w.spending.due()}
@@ -226,7 +227,7 @@ func TestAProbeIsOnePodOrItsGang(t *testing.T) {
 	var waiting []ledger.Waiting
 	for uid, group := range map[types.UID]string{"a1": "a", "a2": "a", "b1": "b", "x": ""} {
 		pods[uid] = &corev1.Pod{}
-		pods[uid].Namespace, pods[uid].UID, pods[uid].Labels = "d", uid, map[string]string{labelGroup: group}
+		pods[uid].Namespace, pods[uid].UID, pods[uid].Labels = "d", uid, map[string]string{pending.LabelGroup: group}
 		waiting = append(waiting, ledger.Waiting{Ref: capacity.PodRef{UID: uid}})
 	}
 	get := func(uid types.UID) *corev1.Pod { return pods[uid] }
@@ -274,12 +275,12 @@ func TestNewImages(t *testing.T) {
 			if !w.says("no node of image ami-new", "newImageNodes") {
 				t.Errorf("told %q", w.notes)
 			}
-			for _, pod := range w.pending.all() {
-				class, err := w.pending.classes.Class(pod)
+			for _, pod := range w.pending.All() {
+				class, err := w.pending.Classes.Class(pod)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if wait, why := w.reservations.Submit(refOf(pod), class); !wait {
+				if wait, why := w.reservations.Submit(capacity.RefOf(pod), class); !wait {
 					t.Errorf("pod %s may have others evicted for the time that a node takes to boot: %s", pod.Name, why)
 				}
 			}

@@ -143,7 +143,7 @@ func (s *Spending) usersWhere(is func(*corev1.Pod) bool) map[guard.Workload]bool
 		return nil
 	}
 	out := map[guard.Workload]bool{}
-	for _, pod := range s.pending.all() {
+	for _, pod := range s.pending.All() {
 		if is(pod) {
 			out[s.workloadOf(pod)] = true
 		}

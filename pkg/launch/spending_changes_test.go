@@ -184,11 +184,11 @@ func TestEarlyProbes(t *testing.T) {
 			agent := &appsv1.DaemonSet{ObjectMeta: meta("kube-system", "agent")}
 			agent.Spec.Template.Spec.RuntimeClassName = ptr.To("agents")
 			p.daemonSets = []*appsv1.DaemonSet{agent}
-			p.pending.observe(nil, p.pod("waits", "", func(pod *corev1.Pod) {
+			p.pending.Handler().OnAdd(p.pod("waits", "", func(pod *corev1.Pod) {
 				pod.Spec.RuntimeClassName = ptr.To("r")
 				pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "x", ResourceClaimName: ptr.To("device")}}
 				pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-			}))
+			}), false)
 			var o runtime.Object
 			if tt.before != nil {
 				o = tt.before.DeepCopyObject()
@@ -307,7 +307,7 @@ func TestRetryOfAJob(t *testing.T) {
 	pod := p.pod("p", "", func(pod *corev1.Pod) {
 		pod.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job", Controller: ptr.To(true)}
 	})
-	p.pending.observe(nil, pod)
+	p.pending.Handler().OnAdd(pod, false)
 	shape := p.workloadOf(pod)
 	k := guard.PodKey("pool", shape)
 	p.mu.Lock()

@@ -37,9 +37,9 @@ func TestProbesAreForPodsThatMayCauseLaunches(t *testing.T) {
 		w.submit(1)
 		w.plans()
 		if tc.nominated {
-			pod := w.pending.all()[0].DeepCopy()
+			pod := w.pending.All()[0].DeepCopy()
 			pod.Status.NominatedNodeName = "n"
-			w.pending.observe(nil, pod)
+			w.pending.Handler().OnAdd(pod, false)
 		}
 		w.parts.prober.probe(t.Context())
 		w.settled()
@@ -94,12 +94,12 @@ func TestTrialsAreForWhoCanUseThePool(t *testing.T) {
 		pod := w.pod(i)
 		pod.Name, pod.UID, pod.Labels = app, types.UID(app), map[string]string{"app": app}
 		pod.OwnerReferences[0].Name, pod.OwnerReferences[0].UID = app, types.UID("rs-"+app)
-		w.pending.observe(nil, pod)
-		class, err := w.pending.classes.Class(pod)
+		w.pending.Handler().OnAdd(pod, false)
+		class, err := w.pending.Classes.Class(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Submit(refOf(pod), class, now) })
+		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Submit(capacity.RefOf(pod), class, now) })
 	}
 	for _, b := range w.spending.guard.Breakers() {
 		b.Next = c.Now().Add(6 * time.Hour)

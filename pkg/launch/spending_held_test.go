@@ -113,12 +113,12 @@ func TestProbeLooksAtAllWhoWait(t *testing.T) {
 		pod := w.pod(0)
 		pod.Name, pod.UID = fmt.Sprint("huge", i), types.UID(fmt.Sprintf("a%02d", i))
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *resource.NewQuantity(int64(10_000+i), resource.DecimalSI)
-		w.pending.observe(nil, pod)
-		c, err := w.pending.classes.Class(pod)
+		w.pending.Handler().OnAdd(pod, false)
+		c, err := w.pending.Classes.Class(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Submit(refOf(pod), c, now) })
+		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Submit(capacity.RefOf(pod), c, now) })
 		w.parts.refusals.refuse(t.Context(), []types.UID{pod.UID}, "nothing is that large", true)
 	}
 	w.submit(1)

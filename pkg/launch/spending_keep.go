@@ -14,6 +14,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // records keeps the spending guard's records, and tells others what the guard decides.
@@ -21,8 +24,8 @@ type records struct {
 	claims       *claimCache
 	cloud        Cloud
 	cluster      Cluster
-	reservations *Reservations
-	pending      *Pending
+	reservations *reservations.Ledger
+	pending      *pending.Pods
 	spending     *Spending
 	prices       *prices
 	ownership    *Ownership
@@ -74,7 +77,7 @@ func (re *records) rejected() {
 	if re.spending == nil {
 		return
 	}
-	for _, r := range re.reservations.takeRejected() {
+	for _, r := range re.reservations.TakeRejected() {
 		re.spending.rejectedByFilters(r.Claim, re.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true, r.Beside)
 	}
 }
@@ -88,7 +91,7 @@ func (re *records) catchUp() {
 // forgive ends the back-off of the pods whose breaker has closed: the cause of their failed launches is over.
 func (re *records) forgive(key guard.Key) {
 	var uids []types.UID
-	for _, pod := range re.pending.all() {
+	for _, pod := range re.pending.All() {
 		if key.Machine() || key.PoolWide() || re.spending.workloadOf(pod) == key.Workload {
 			uids = append(uids, pod.UID)
 		}
@@ -115,9 +118,9 @@ func (re *records) tellBreaker(ctx context.Context, n guard.Notice) {
 		n.Text = "a machine for " + n.Key.String() + " has done work: launches are no longer paused"
 	}
 	if o := guard.OwnerOf(n.Key); o.Class != "" {
-		re.spending.records.TellClass(o.Class, kind, reason, oneLine(n.Text))
+		re.spending.records.TellClass(o.Class, kind, reason, objects.OneLine(n.Text))
 	} else {
-		re.spending.records.TellPool(o.Pool, kind, reason, oneLine(n.Text))
+		re.spending.records.TellPool(o.Pool, kind, reason, objects.OneLine(n.Text))
 	}
 }
 
@@ -207,7 +210,7 @@ func (s *Spending) nodeRefused(c *capacity.Claim, node *corev1.Node, why error) 
 	if s == nil {
 		return
 	}
-	s.fail(c.Name, guard.Fault{Machine: true, Refused: true, Cause: "Node refused", Message: "the API server refuses the Node: " + oneLine(why.Error())})
+	s.fail(c.Name, guard.Fault{Machine: true, Refused: true, Cause: "Node refused", Message: "the API server refuses the Node: " + objects.OneLine(why.Error())})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b := s.guard.HoldsMachine(c.NodeClass, c.ImageID, c.Zone); b != nil && b.Refused {

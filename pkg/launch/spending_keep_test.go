@@ -123,9 +123,9 @@ func TestEmptiedAfterARestart(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	pod := p.pod("p", "")
 	c := p.buys("c", pod)
-	c.Slots = []capacity.Slot{{Pod: refOf(pod)}}
+	c.Slots = []capacity.Slot{{Pod: capacity.RefOf(pod)}}
 	p.restart(SpendingConfig{})
-	p.pending.observe(nil, pod)
+	p.pending.Handler().OnAdd(pod, false)
 	if err := p.restore(t.Context(), []*capacity.Claim{c}); err != nil {
 		t.Fatal(err)
 	}

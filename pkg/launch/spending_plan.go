@@ -13,7 +13,6 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -433,7 +432,7 @@ func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod
 		k := kin{pl.Class.Key, objects.Controller(p)}
 		w, ok := known[k]
 		if !ok {
-			w = s.owners.workloadOf(p, func() *capacity.Class { return pl.Class })
+			w = s.owners.WorkloadOf(p, func() *capacity.Class { return pl.Class })
 			known[k] = w
 		}
 		workloads[pl.Node] = addWorkload(workloads[pl.Node], w)
@@ -444,8 +443,11 @@ func (s *Spending) wantedOn(plan *capacity.Plan, pod func(types.UID) *corev1.Pod
 	return workloads, wanted
 }
 
-// keeps returns for which of the claims capacity is reserved on their nodes, or pods are being bound there.
-func (d *Reservations) keeps(claims []string) (out map[string]bool) {
-	d.read(func(l *ledger.Ledger) { out = l.Keeps(claims) })
-	return out
+// addWorkload adds a workload that isn't in the list yet. An instance is recorded for a limited number; more would tell nothing new.
+func addWorkload(all []guard.Workload, w guard.Workload) []guard.Workload {
+	const most = 100
+	if len(all) >= most || slices.Contains(all, w) {
+		return all
+	}
+	return append(all, w)
 }

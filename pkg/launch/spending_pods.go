@@ -137,7 +137,7 @@ func (s *Spending) workload(pod *corev1.Pod, b *watched) guard.Workload {
 }
 
 func (s *Spending) workloadOf(pod *corev1.Pod) guard.Workload {
-	return s.owners.workloadOf(pod, func() *capacity.Class {
+	return s.owners.WorkloadOf(pod, func() *capacity.Class {
 		class, err := s.classes.Class(pod)
 		if err != nil {
 			return &capacity.Class{Namespace: pod.Namespace}
@@ -213,7 +213,7 @@ func (s *Spending) untolerated(pod *corev1.Pod) string {
 
 func (s *Spending) throwLocked(b *watched, w guard.Workload, pod *corev1.Pod, f *guard.Fault, now time.Time) {
 	// The controller may be one of many that a workload has, or there may be none that says how many its pods are together.
-	desired := max(s.owners.desired(pod, s.pending.created(objects.Controller(pod))), s.togetherLocked(w))
+	desired := max(s.owners.Desired(pod, s.pending.Created(objects.Controller(pod))), s.togetherLocked(w))
 	s.guard.Throw(b.claim, b.pool, w, desired, guard.Fault{Cause: f.Cause, Message: "NodeClaim " + b.claim + ": " + f.Message}, now)
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // Ending records why a claim is about to be ended. A nil fault: that is no failure.
@@ -171,7 +172,7 @@ const unusedFor = time.Minute
 
 // settle gives the verdicts that are due. reservations tells where capacity is reserved for pods; nil: only look for instances that have
 // served.
-func (s *Spending) settle(reservations *Reservations) {
+func (s *Spending) settle(reservations *reservations.Ledger) {
 	if s == nil {
 		return
 	}
@@ -187,7 +188,7 @@ func (s *Spending) settle(reservations *Reservations) {
 	s.mu.Unlock()
 	keeps := map[string]bool{}
 	if len(left) > 0 {
-		keeps = reservations.keeps(left)
+		keeps = reservations.Keeps(left)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -118,7 +118,7 @@ func TestEmptiedWhileItsPodsWait(t *testing.T) {
 		pod := p.pod("p", "")
 		p.buys("c", pod)
 		if waits {
-			p.pending.observe(nil, pod)
+			p.pending.Handler().OnAdd(pod, false)
 		}
 		p.Emptied("c")
 		p.overClaim("c", true)
@@ -224,7 +224,7 @@ func TestProbesThatAreOvertaken(t *testing.T) {
 	} {
 		p := newPurse(t, SpendingConfig{})
 		pod := p.pod("p", "")
-		p.pending.observe(nil, pod)
+		p.pending.Handler().OnAdd(pod, false)
 		p.buys("c", pod)
 		p.fail("c", guard.Fault{Cause: "deleted", Message: "somebody has deleted it"})
 		var got []int
@@ -320,7 +320,7 @@ func TestUnusedMachines(t *testing.T) {
 func TestEmptiedWhilePodsMove(t *testing.T) {
 	p := newPurse(t, SpendingConfig{})
 	pod := p.pod("p", "")
-	p.pending.observe(nil, pod)
+	p.pending.Handler().OnAdd(pod, false)
 	p.buys("c", pod)
 	p.clock.Step(time.Second)
 	p.podMoved(p.pod("other", "elsewhere"))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // staticState is what is remembered of static pools and of the claims that end because their pool has too many. Safe for concurrent use.
@@ -271,7 +272,7 @@ func (s *staticState) shortage(pool, why string) {
 	p.said = why
 	s.mu.Unlock()
 	if news && why != "" {
-		s.claims.TellPool(pool, corev1.EventTypeWarning, "TooFewNodes", oneLine(why))
+		s.claims.TellPool(pool, corev1.EventTypeWarning, "TooFewNodes", objects.OneLine(why))
 	}
 }
 

@@ -40,7 +40,7 @@ func TestPodsWaitForStorageToBePublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref := refOf(w.pod(0))
+	ref := capacity.RefOf(w.pod(0))
 	w.reservations.Submit(ref, class)
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Existing("node", w.parts.Nodes.states.status(node))
@@ -158,5 +158,12 @@ func TestStorageOfUnmanagedNodesIsNotReadWithEachHeartbeat(t *testing.T) {
 	}
 	if got := w.parts.Triggers.changes.Load() - before; got != 0 {
 		t.Errorf("%d heartbeats were changes of the cluster, want none", got)
+	}
+}
+
+func add(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -47,7 +47,7 @@ func TestTaintsOfOthersOnFreshNodes(t *testing.T) {
 	})
 	w.expected.Store(&[]corev1.Taint{scanner})
 
-	class, err := w.pending.classes.Class(w.pod(7))
+	class, err := w.pending.Classes.Class(w.pod(7))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,12 +4,13 @@ import (
 	"sync/atomic"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // Triggers wake controllers: they hold what has happened since a controller last looked, not how often. Handlers of informers and
 // controllers call them, and return at once. Safe for concurrent use.
 type Triggers struct {
-	reservations *Reservations
+	reservations *reservations.Ledger
 
 	plan    chan struct{} // demand is waiting
 	changed chan struct{} // pools, offerings or node classes changed
@@ -23,7 +24,7 @@ type Triggers struct {
 	gangsAnew    atomic.Bool // pools or offerings have changed since gangs were refused
 }
 
-func newTriggers(r *Reservations) *Triggers {
+func newTriggers(r *reservations.Ledger) *Triggers {
 	one := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Triggers{reservations: r, plan: one(), changed: one(), ordered: one(), counted: one()}
 }
@@ -79,7 +80,7 @@ func (t *Triggers) roomAppeared(freed bool) {
 		return
 	}
 	waits := false
-	t.reservations.read(func(l *ledger.Ledger) { waits = l.Waits(freed) })
+	t.reservations.Read(func(l ledger.Reader) { waits = l.Waits(freed) })
 	if waits {
 		if freed {
 			t.freed.Store(true)

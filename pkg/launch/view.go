@@ -14,6 +14,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // viewer takes views of the cluster for plans. It belongs to the planner's goroutine.
@@ -21,9 +23,9 @@ type viewer struct {
 	claims       *claimCache
 	cloud        Cloud
 	world        World
-	reservations *Reservations
-	pending      *Pending
-	owners       *Owners
+	reservations *reservations.Ledger
+	pending      *pending.Pods
+	owners       *pending.Owners
 	daemons      func() []*capacity.DaemonSet
 	spending     *Spending
 	tracker      *NodeTracker
@@ -47,7 +49,7 @@ type view struct {
 func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
 	var flights []ledger.InFlight
 	var adopted map[types.UID][]types.UID
-	vi.reservations.read(func(l *ledger.Ledger) { flights, adopted = l.InFlight(), l.Adopted() })
+	vi.reservations.Read(func(l ledger.Reader) { flights, adopted = l.InFlight(), l.Adopted() })
 	slices.SortFunc(flights, func(a, b ledger.InFlight) int {
 		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name))
 	})
@@ -56,10 +58,10 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*view, er
 	}
 	v := &view{live: vi.tracker.live.Load(), status: map[string]ledger.NodeStatus{}, claimOf: map[string]string{}}
 	v.DaemonSets = vi.daemons()
-	v.Namespaces = vi.pending.classes.namespaces
+	v.Namespaces = vi.pending.Classes.Namespaces
 	v.Pools = vi.storage.on(vi.claims.Pools(vi.cloud.InstanceTypes))
 	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return vi.spending.unfulfilledOf(vi.pending.Get(w.Ref.UID)) })
-	v.Demand = append(demand(waiting), ahead(expecting, vi.pending, vi.owners, held(flights, adopted, vi.pending.has), vi.clock.Now())...)
+	v.Demand = append(demand(waiting), pending.Anticipated(expecting, vi.pending, vi.owners, held(flights, adopted, vi.pending.Has), vi.clock.Now())...)
 
 	byName := map[string]*ledger.InFlight{}
 	for i := range flights {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
@@ -146,5 +147,16 @@ func TestNodesWhoseClaimIsNotKnownYetTakeNoPods(t *testing.T) {
 		if got.Closed != tc.want {
 			t.Errorf("%s: takes no pods: %v", tc.name, got.Closed)
 		}
+	}
+}
+
+// Capacity that is reserved for an owner's anticipated pods counts as existing, and so do pods that took such a reservation before they
+// were counted among the owner's pods.
+func TestHeld(t *testing.T) {
+	flights := []ledger.InFlight{{Slots: []ledger.Promise{{Owner: "a"}, {Owner: "a"}, {UID: "u"}}}, {Slots: []ledger.Promise{{Owner: "b"}}}}
+	adopted := map[types.UID][]types.UID{"a": {"counted"}, "b": {"counted", "early"}}
+	got := held(flights, adopted, func(uid types.UID) bool { return uid == "counted" })
+	if got["a"] != 2 || got["b"] != 2 || len(got) != 2 {
+		t.Errorf("held %v", got)
 	}
 }

@@ -12,29 +12,30 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
 // groups are the PodGroups of the input, if a profile has Coscheduling. Otherwise pods are planned one by one, as the scheduler does.
 type groups struct {
-	min  map[launch.Group]int
+	min  map[pending.Group]int
 	used bool
 }
 
 // newGroups reads PodGroups. problems name those that are invalid.
 func newGroups(set *manifest.Set, used bool) (groups, []error) {
-	out := groups{map[launch.Group]int{}, used}
+	out := groups{map[pending.Group]int{}, used}
 	var problems []error
 	for _, g := range manifest.All[*podgroupv1alpha1.PodGroup](set) {
 		if g.Spec.MinMember < 1 {
 			problems = append(problems, fmt.Errorf("%s: PodGroup %s/%s: spec.minMember: must be at least 1, not %d", set.SourceOf(g), g.Namespace, g.Name, g.Spec.MinMember))
 		}
-		out.min[launch.Group{Namespace: g.Namespace, Name: g.Name}] = int(g.Spec.MinMember)
+		out.min[pending.Group{Namespace: g.Namespace, Name: g.Name}] = int(g.Spec.MinMember)
 	}
 	return out, problems
 }
 
 // Min implements launch.Gangs. A pod whose group isn't in the input waits for it, as in a cluster.
-func (g groups) Min(group launch.Group) (int, bool) {
+func (g groups) Min(group pending.Group) (int, bool) {
 	return g.min[group], g.used && !group.InTree
 }
 

@@ -22,6 +22,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
@@ -98,19 +100,19 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	for _, pod := range d.daemons {
 		daemons.ObservePod(pod)
 	}
-	classes := launch.NewClasses(c.informers)
+	classes := pending.NewClasses(c.informers)
 	for _, name := range d.schedulers() {
 		classes.SetDefaultSpread(name, simulate.DefaultSpread(c.informers, c.profileOf(name)))
 	}
-	reservations := launch.NewReservations(&arrivals{})
-	pending := launch.NewPending(d.schedulers(), reservations, classes)
+	ledger := reservations.New(&arrivals{})
+	pods := pending.New(pending.Config{Schedulers: d.schedulers()}, ledger, classes)
 	said := &words{}
 	controllers := launch.New(launch.Config{Plan: s.Plan, NamespaceSelector: s.NamespaceSelector}, launch.Parts{
-		Clock: clock.RealClock{}, Reservations: reservations, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{planner.New(), spent},
-		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pending, Owners: launch.NewOwners(c.informers),
+		Clock: clock.RealClock{}, Reservations: ledger, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{planner.New(), spent},
+		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pods, Owners: pending.NewOwners(c.informers),
 		Daemons: daemons.List,
 	})
-	d.submit(reservations, pending, classes)
+	d.submit(ledger, pods, classes)
 	view, plan, err := controllers.Rounds.Propose(ctx)
 	if err != nil {
 		return nil, err
@@ -231,8 +233,8 @@ func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
 }
 
 // submit does what the scheduler does with pods that fit nowhere. Pods that no node could help are refused with the reason.
-func (d *demand) submit(reservations *launch.Reservations, pending *launch.Pending, classes *launch.Classes) {
-	handler := pending.Handler()
+func (d *demand) submit(ledger *reservations.Ledger, pods *pending.Pods, classes *pending.Classes) {
+	handler := pods.Handler()
 	for _, pod := range d.bound {
 		handler.OnAdd(pod, true) // members of groups count
 	}
@@ -247,7 +249,7 @@ func (d *demand) submit(reservations *launch.Reservations, pending *launch.Pendi
 			why = err.Error()
 		default:
 			handler.OnAdd(pod, true)
-			reservations.Submit(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
+			ledger.Submit(capacity.RefOf(pod), class)
 		}
 		if why != "" {
 			d.refused = append(d.refused, Refused{Namespace: pod.Namespace, Name: pod.Name, Reason: why})

@@ -127,7 +127,7 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	c := &cycle{ask: ledger.Ask{UID: pod.UID, DaemonSet: objects.OfDaemonSet(pod)}}
 	class, err := b.class.Class(pod)
 	if err == nil && !c.ask.DaemonSet && !b.ledger.Knows(pod.UID) {
-		b.ledger.Adopt(capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, class)
+		b.ledger.Adopt(capacity.RefOf(pod), class)
 	}
 	if err != nil {
 		// No plan can be made for it, but it may fit on a node. It takes no reserved capacity, and is not bound to a node that is still
@@ -179,7 +179,7 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	if why := b.ledger.Object(name, &c.ask, amounts{node, b.class}); why != "" {
 		if c.ask.DaemonSet || c.unplannable || c.refused && why == ledger.Apart {
-			b.ledger.TurnAway(name, capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, c.ask.DaemonSet)
+			b.ledger.TurnAway(name, capacity.RefOf(pod), c.ask.DaemonSet)
 		}
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}

@@ -16,19 +16,19 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // world is the plugin with a real ledger.
 type world struct {
 	*testing.T
 	*Binder
-	reservations *launch.Reservations
+	reservations *reservations.Ledger
 	handle       *handle
 }
 
 func newWorld(t *testing.T) *world {
-	reservations := launch.NewReservations(clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)))
+	reservations := reservations.New(clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)))
 	h := &handle{}
 	return &world{T: t, reservations: reservations, handle: h, Binder: &Binder{ledger: reservations, class: classifier{}, handle: h}}
 }

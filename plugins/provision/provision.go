@@ -73,7 +73,7 @@ func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev
 		p.demand.Withdraw(pod.UID) // capacity may still be reserved for it, if its volume was deleted since, say
 		return nil, fwk.NewStatus(fwk.Unschedulable, "no node is launched for the pod: "+err.Error())
 	}
-	ref := capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
+	ref := capacity.RefOf(pod)
 	if p.args.PreemptFirst || class.Priority >= scheduling.SystemCriticalPriority {
 		p.demand.SubmitLater(ref, class)
 		return nil, fwk.NewStatus(fwk.Unschedulable, "preemption is tried before a node is launched")

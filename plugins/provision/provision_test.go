@@ -17,7 +17,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 type world struct {
 	*testing.T
 	clock        *clocktesting.FakeClock
-	reservations *launch.Reservations
+	reservations *reservations.Ledger
 	// later are pods that were left to preemption first.
 	later []types.UID
 	class *capacity.Class // of the pod the test asks about
@@ -257,7 +257,7 @@ func TestPostFilter(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-			w := &world{T: t, clock: c, reservations: launch.NewReservations(c)}
+			w := &world{T: t, clock: c, reservations: reservations.New(c)}
 			if class, err := w.Class(tc.pod); err == nil {
 				w.class = class
 			}
@@ -288,7 +288,7 @@ func TestPodThatCantBePlannedForAnyMoreGivesItsRoomBack(t *testing.T) {
 	for name, pinned := range map[string]bool{"pinned": true, "let go": false} {
 		t.Run(name, func(t *testing.T) {
 			c := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-			w := &world{T: t, clock: c, reservations: launch.NewReservations(c)}
+			w := &world{T: t, clock: c, reservations: reservations.New(c)}
 			p := pod()
 			w.class, _ = w.Class(p)
 			w.plan(p)
@@ -358,7 +358,7 @@ func (s statuses) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeIn
 // reason.
 func TestTheFilterThatRefusesAPodOnItsNodeIsNamed(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(0, 0))
-	w := &world{T: t, clock: c, reservations: launch.NewReservations(c)}
+	w := &world{T: t, clock: c, reservations: reservations.New(c)}
 	p := pod()
 	class, err := w.Class(p)
 	if err != nil {

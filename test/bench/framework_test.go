@@ -28,7 +28,8 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
@@ -46,8 +47,8 @@ type rig struct {
 	testing.TB
 	ctx          context.Context
 	sched        *scheduler.Scheduler
-	reservations *launch.Reservations
-	classes      *launch.Classes
+	reservations *reservations.Ledger
+	classes      *pending.Classes
 	world        *simulate.World // of upstream's filters
 	seq          int
 	// The plugins of the first profile.
@@ -59,7 +60,7 @@ func newRig(tb testing.TB) *rig {
 	tb.Helper()
 	logger := ktesting.NewLogger(tb, ktesting.NewConfig(ktesting.Verbosity(0)))
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
-	r := &rig{TB: tb, ctx: ctx, reservations: launch.NewReservations(clock.RealClock{})}
+	r := &rig{TB: tb, ctx: ctx, reservations: reservations.New(clock.RealClock{})}
 	defaults, err := latest.Default()
 	if err != nil {
 		tb.Fatal(err)
@@ -76,9 +77,9 @@ func newRig(tb testing.TB) *rig {
 	client := fake.NewClientset()
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	factory := scheduler.NewInformerFactory(client, 0)
-	classes := func(h fwk.Handle) *launch.Classes {
+	classes := func(h fwk.Handle) *pending.Classes {
 		if r.classes == nil {
-			r.classes = launch.NewClasses(h.SharedInformerFactory())
+			r.classes = pending.NewClasses(h.SharedInformerFactory())
 		}
 		return r.classes
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
@@ -29,7 +30,7 @@ type judge struct {
 	ctx        context.Context
 	sched      *scheduler.Scheduler
 	world      *simulate.World
-	classes    *launch.Classes
+	classes    *pending.Classes
 	namespaces capacity.NamespaceLabels
 }
 
@@ -53,7 +54,7 @@ func newJudge(tb testing.TB, objects ...runtime.Object) *judge {
 	if err != nil {
 		tb.Fatalf("building the world: %v", err)
 	}
-	j := &judge{ctx: ctx, sched: sched, world: world, classes: launch.NewClasses(factory)}
+	j := &judge{ctx: ctx, sched: sched, world: world, classes: pending.NewClasses(factory)}
 	lister := factory.Core().V1().Namespaces().Lister()
 	j.namespaces = func(name string) labels.Set {
 		ns, err := lister.Get(name)

@@ -1,4 +1,4 @@
-package launch
+package pending
 
 import (
 	"testing"
@@ -10,10 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/utils/ptr"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
 func TestDriversThatAPodWaitsFor(t *testing.T) {
@@ -74,41 +70,5 @@ func add(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// A pod with an ordinary volume had a reservation on a node that has been initialized since, and then another one elsewhere: claims keep
-// every reservation that was ever made. After a restart the later one counts.
-func TestAfterARestartAPodWithAVolumeKeepsTheMachineThatIsBoughtForIt(t *testing.T) {
-	w := newWorld(t)
-	w.nodes["na"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "na", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}}}
-	w.build()
-	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	w.pending.classes.volumes = newVolumeInfo(f)
-	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv", StorageClassName: ptr.To("c")}}
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
-	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}
-	add(t, f.Core().V1().PersistentVolumeClaims().Informer().GetStore().Add(pvc))
-	add(t, f.Core().V1().PersistentVolumes().Informer().GetStore().Add(pv))
-	pod := w.pod(0)
-	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-	w.pending.observe(nil, pod)
-	class, err := w.pending.classes.Class(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool", ProviderID: "aws:///z/i-a", NodeName: "na", Launched: true, Registered: true, Initialized: true,
-		Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 1}}}
-	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool", Slots: []capacity.Slot{{Pod: refOf(pod), Class: class.Key, Order: 2}},
-		LaunchBatch: &capacity.LaunchBatch{Token: "t", Attempt: 1, Claims: []string{"b"}, Pool: "pool", For: capacity.ForPods, Request: []byte("r")}}
-	w.parts.recovery.recover(t.Context(), func() {})
-	w.parts.calls.wg.Wait()
-	var a []capacity.Slot
-	w.reservations.read(func(l *ledger.Ledger) { a = l.Slots("a") })
-	if len(a) > 0 {
-		t.Errorf("its place is on a, which has come up without it: %v", a)
-	}
-	if w.calls["Launch"] != 1 {
-		t.Errorf("the launch of the machine that was being bought for it was repeated %d times, want once: its claim was given up", w.calls["Launch"])
 	}
 }

@@ -1,4 +1,4 @@
-package launch
+package pending
 
 import (
 	"fmt"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 func ownerMeta() metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "d", Name: "own", UID: "own"} }
@@ -86,8 +87,8 @@ func TestAhead(t *testing.T) {
 			for _, o := range append(tc.more, tc.owner) {
 				put(t, f, o)
 			}
-			reservations := NewReservations(clock)
-			p := NewPending([]string{"s"}, reservations, NewClasses(f))
+			reservations := reservations.New(clock)
+			p := New(Config{Schedulers: []string{"s"}}, reservations, NewClasses(f))
 			var waiting []ledger.Waiting
 			for i := range 4 {
 				pod := ownedPod(i, tc.kind)
@@ -99,14 +100,14 @@ func TestAhead(t *testing.T) {
 				}
 				p.observe(nil, pod)
 				if i < 2 {
-					class, err := p.classes.Class(pod)
+					class, err := p.Classes.Class(pod)
 					if err != nil {
 						t.Fatal(err)
 					}
-					waiting = append(waiting, ledger.Waiting{Ref: refOf(pod), Class: class})
+					waiting = append(waiting, ledger.Waiting{Ref: capacity.RefOf(pod), Class: class})
 				}
 			}
-			got := ahead(waiting, p, owners, map[types.UID]int{"own": tc.held}, now.Add(tc.age))
+			got := Anticipated(waiting, p, owners, map[types.UID]int{"own": tc.held}, now.Add(tc.age))
 			n := 0
 			for _, d := range got {
 				if d.Owner != "own" || len(d.Pods) > 0 || d.Class.Key != waiting[1].Class.Key {
@@ -121,10 +122,10 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// While pods of a node are being deleted, Pending reports that the node is getting free capacity.
+// While pods of a node are being deleted, Pods reports that the node is getting free capacity.
 func TestPendingKnowsWhereRoomIsBeingMade(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	p := NewPending([]string{"s"}, NewReservations(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
+	p := New(Config{Schedulers: []string{"s"}}, reservations.New(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
 	h := p.Handler()
 	pod := ownedPod(0, "apps/v1 ReplicaSet")
 	pod.Spec.NodeName = "n"
@@ -139,7 +140,7 @@ func TestPendingKnowsWhereRoomIsBeingMade(t *testing.T) {
 		{func() { h.OnDelete(going) }, false},
 	} {
 		step.do()
-		if got := p.makesRoom("n"); got != step.want {
+		if got := p.PodsEnding("n"); got != step.want {
 			t.Errorf("makes room: %t, want %t", got, step.want)
 		}
 	}
@@ -148,12 +149,12 @@ func TestPendingKnowsWhereRoomIsBeingMade(t *testing.T) {
 // Pods count for their controller as long as they live.
 func TestPendingCountsCreated(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	p := NewPending([]string{"s"}, NewReservations(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
+	p := New(Config{Schedulers: []string{"s"}}, reservations.New(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
 	h := p.Handler()
 	a, b := ownedPod(0, "apps/v1 ReplicaSet"), ownedPod(1, "apps/v1 ReplicaSet")
 	want := func(n int) {
 		t.Helper()
-		if got := p.created("own"); got != n {
+		if got := p.Created("own"); got != n {
 			t.Errorf("created %d, want %d", got, n)
 		}
 	}
@@ -177,37 +178,36 @@ func TestPendingCountsCreated(t *testing.T) {
 	}
 }
 
-// The scheduler sees pods through a handler of its own. A pod whose gate opened before Pending knew it is activated again.
+// The scheduler sees pods through a handler of its own. A pod whose gate opened before Pods knew it is activated again.
 func TestPodThatWasLetGoBeforeItWasKnown(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	reservations := NewReservations(testingclock.NewFakePassiveClock(time.Now()))
-	p := NewPending([]string{"s"}, reservations, NewClasses(f))
+	reservations := reservations.New(testingclock.NewFakePassiveClock(time.Now()))
+	p := New(Config{Schedulers: []string{"s"}}, reservations, NewClasses(f))
 	pod := ownedPod(0, "apps/v1 ReplicaSet")
-	class, err := p.classes.Class(pod)
+	class, err := p.Classes.Class(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reservations.Submit(refOf(pod), class)
+	reservations.Submit(capacity.RefOf(pod), class)
 	reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Existing("n", ledger.NodeStatus{})
-		l.Commit("p", []capacity.Placement{{Class: class, Pod: refOf(pod), Node: "n"}}, now)
+		l.Commit("p", []capacity.Placement{{Class: class, Pod: capacity.RefOf(pod), Node: "n"}}, now)
 	})
-	if e := reservations.take(); len(e.Activate) != 1 || p.Get(pod.UID) != nil {
+	if e := reservations.Take(); len(e.Activate) != 1 || p.Get(pod.UID) != nil {
 		t.Fatalf("effects %+v", e)
 	}
 	p.observe(nil, pod)
-	if e := reservations.take(); len(e.Activate) != 1 {
+	if e := reservations.Take(); len(e.Activate) != 1 {
 		t.Errorf("effects %+v, want the pod to be let go again", e)
 	}
 	p.observe(pod, pod)
-	if e := reservations.take(); len(e.Activate) != 0 {
+	if e := reservations.Take(); len(e.Activate) != 0 {
 		t.Errorf("effects %+v for a pod that was known", e)
 	}
 }
 
 func ownedPod(i int, kind string) *corev1.Pod {
-	w := &world{}
-	pod := w.pod(i)
+	pod := unscheduled(i)
 	ref := &pod.OwnerReferences[0]
 	ref.Name, ref.UID = "own", "own"
 	if _, err := fmt.Sscanf(kind, "%s %s", &ref.APIVersion, &ref.Kind); err != nil {
@@ -231,16 +231,5 @@ func put(t *testing.T, f informers.SharedInformerFactory, o runtime.Object) {
 	}
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// Capacity that is reserved for an owner's anticipated pods counts as existing, and so do pods that took such a reservation before they
-// were counted among the owner's pods.
-func TestHeld(t *testing.T) {
-	flights := []ledger.InFlight{{Slots: []ledger.Promise{{Owner: "a"}, {Owner: "a"}, {UID: "u"}}}, {Slots: []ledger.Promise{{Owner: "b"}}}}
-	adopted := map[types.UID][]types.UID{"a": {"counted"}, "b": {"counted", "early"}}
-	got := held(flights, adopted, func(uid types.UID) bool { return uid == "counted" })
-	if got["a"] != 2 || got["b"] != 2 || len(got) != 2 {
-		t.Errorf("held %v", got)
 	}
 }

@@ -1,8 +1,7 @@
-package launch
+package pending
 
 import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	listersv1 "k8s.io/client-go/listers/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
@@ -13,23 +12,20 @@ import (
 // millisecond, enough for 100,000 pods in some minutes.
 const reconcileAtOnce = 500
 
-// CompareWith sets the lister that reconcile compares with. Call it before the Launcher runs.
-func (p *Pending) CompareWith(lister listersv1.PodLister) { p.lister = lister }
-
-// reconcile compares some of the pods that Pending, Classes and the ledger remember, different ones on each call, with those that exist. A
+// Reconcile compares some of the pods that Pods, Classes and the ledger remember, different ones on each call, with those that exist. A
 // pod whose deletion was missed would be demand for ever and keep its reservation for ever. A scheduling cycle that ends after its pod was
 // deleted computes the pod's class once more, and no event would remove it. The informer adds a pod to its store before it calls the
 // handlers, and removes it before, too: nothing is forgotten too early, and late handler calls change nothing.
-func (p *Pending) reconcile() {
-	if p.lister == nil {
+func (p *Pods) Reconcile() {
+	if p.cfg.Lister == nil {
 		return
 	}
-	refs := append(p.some(reconcileAtOnce), p.classes.some(reconcileAtOnce)...)
+	refs := append(p.some(reconcileAtOnce), p.Classes.some(reconcileAtOnce)...)
 	if !p.reservations.Idle() {
-		p.reservations.read(func(l *ledger.Ledger) { refs = append(refs, l.Some(reconcileAtOnce)...) })
+		p.reservations.Read(func(l ledger.Reader) { refs = append(refs, l.Some(reconcileAtOnce)...) })
 	}
 	for _, ref := range refs {
-		pod, err := p.lister.Pods(ref.Namespace).Get(ref.Name)
+		pod, err := p.cfg.Lister.Pods(ref.Namespace).Get(ref.Name)
 		switch {
 		case apierrors.IsNotFound(err), err == nil && pod.UID != ref.UID:
 			p.forget(ref.UID, true, func(l *ledger.Ledger) { l.Gone(ref.UID) })
@@ -43,8 +39,8 @@ func (p *Pending) reconcile() {
 }
 
 // some returns up to n of the unscheduled pods, different ones on each call.
-func (p *Pending) some(n int) []capacity.PodRef {
+func (p *Pods) some(n int) []capacity.PodRef {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return some(p.pods, n, func(a arrival) capacity.PodRef { return refOf(a.pod) })
+	return some(p.pods, n, func(a arrival) capacity.PodRef { return capacity.RefOf(a.pod) })
 }

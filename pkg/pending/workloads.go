@@ -1,8 +1,6 @@
-package launch
+package pending
 
 import (
-	"slices"
-
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +11,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 )
 
-// workloadOf returns the workload that the pod belongs to: the topmost of its controllers that can be read. Pods and Jobs without a
+// WorkloadOf returns the workload that the pod belongs to: the topmost of its controllers that can be read. Pods and Jobs without a
 // controller count by their shape: a pipeline that creates a Job a minute is one workload.
-func (o *Owners) workloadOf(pod *corev1.Pod, class func() *capacity.Class) guard.Workload {
+func (o *Owners) WorkloadOf(pod *corev1.Pod, class func() *capacity.Class) guard.Workload {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	for hops := 0; ref != nil && hops < 4; hops++ {
 		owner, root := o.above(pod.Namespace, ref)
@@ -59,9 +57,9 @@ func kindOf(ref *metav1.OwnerReference) schema.GroupKind {
 	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 }
 
-// desired returns how many pods the pod's controller wants at once, at least one. live is how many it has, for controllers that can't be
+// Desired returns how many pods the pod's controller wants at once, at least one. live is how many it has, for controllers that can't be
 // read.
-func (o *Owners) desired(pod *corev1.Pod, live int) int {
+func (o *Owners) Desired(pod *corev1.Pod, live int) int {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
 		return 1
@@ -82,13 +80,4 @@ func (o *Owners) desired(pod *corev1.Pod, live int) int {
 		}
 	}
 	return max(want, 1)
-}
-
-// addWorkload adds a workload that isn't in the list yet. An instance is recorded for a limited number; more would tell nothing new.
-func addWorkload(all []guard.Workload, w guard.Workload) []guard.Workload {
-	const most = 100
-	if len(all) >= most || slices.Contains(all, w) {
-		return all
-	}
-	return append(all, w)
 }

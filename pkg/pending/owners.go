@@ -1,4 +1,4 @@
-package launch
+package pending
 
 import (
 	"cmp"
@@ -97,15 +97,24 @@ func jobWants(job *batchv1.Job) int {
 	return max(want, 0)
 }
 
-// ahead returns demand for the anticipated pods: those that controllers of waiting pods have still to create, each of the class of its
-// newest sibling. pending.created counts a controller's live pods; held counts, by owner, the reservations that are kept for pods it has
+// limited reports whether a quota counts the namespace's pods or their requests.
+func (o *Owners) limited(namespace string) bool {
+	quotas, err := o.quotas.ResourceQuotas(namespace).List(labels.Everything())
+	if err != nil { // a lister on an informer's store doesn't fail
+		return true
+	}
+	return len(quotas) > 0
+}
+
+// Anticipated returns demand for the anticipated pods: those that controllers of waiting pods have still to create, each of the class of its
+// newest sibling. pods.Created counts a controller's live pods; held counts, by owner, the reservations that are kept for pods it has
 // not created yet.
-func ahead(waiting []ledger.Waiting, pending *Pending, owners *Owners, held map[types.UID]int, now time.Time) []capacity.Demand {
+func Anticipated(waiting []ledger.Waiting, pods *Pods, owners *Owners, held map[types.UID]int, now time.Time) []capacity.Demand {
 	newest := map[types.UID]ledger.Waiting{}
 	refs := map[types.UID]*metav1.OwnerReference{}
 	var order []types.UID
 	for _, w := range waiting {
-		ref, seen := pending.arrived(w.Ref.UID)
+		ref, seen := pods.arrived(w.Ref.UID)
 		if ref == nil || now.Sub(seen) > admittedWindow {
 			continue
 		}
@@ -117,19 +126,10 @@ func ahead(waiting []ledger.Waiting, pending *Pending, owners *Owners, held map[
 	var out []capacity.Demand
 	for _, uid := range order {
 		w := newest[uid]
-		if n := owners.wanted(w.Ref.Namespace, refs[uid]) - pending.created(uid) - held[uid]; n > 0 {
+		if n := owners.wanted(w.Ref.Namespace, refs[uid]) - pods.Created(uid) - held[uid]; n > 0 {
 			out = append(out, capacity.Demand{Class: w.Class, Owner: uid, Ahead: n})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b capacity.Demand) int { return cmp.Compare(b.Class.Priority, a.Class.Priority) })
 	return out
-}
-
-// limited reports whether a quota counts the namespace's pods or their requests.
-func (o *Owners) limited(namespace string) bool {
-	quotas, err := o.quotas.ResourceQuotas(namespace).List(labels.Everything())
-	if err != nil { // a lister on an informer's store doesn't fail
-		return true
-	}
-	return len(quotas) > 0
 }

@@ -1,4 +1,4 @@
-package launch
+package pending
 
 import (
 	"maps"
@@ -11,6 +11,7 @@ import (
 	listersv1 "k8s.io/client-go/listers/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
 // Classes computes the equivalence class of a pod and caches it. The class of a pod without volumes is cached until the pod is bound or
@@ -103,7 +104,7 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	class, err := c.of(pod, facts)
 	if !volumes && pod.Spec.NodeName == "" {
 		c.mu.Lock()
-		c.byPod[pod.UID] = classified{ref: refOf(pod), version: pod.ResourceVersion, class: class, err: err}
+		c.byPod[pod.UID] = classified{ref: capacity.RefOf(pod), version: pod.ResourceVersion, class: class, err: err}
 		c.mu.Unlock()
 	}
 	return class, err
@@ -128,8 +129,8 @@ func byOthers(c *capacity.Class) *capacity.Class {
 	return &out
 }
 
-// successor returns the pending pod that a bound pod's controller will create in its place, and its class.
-func (c *Classes) successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, error) {
+// Successor returns the pending pod that a bound pod's controller will create in its place, and its class.
+func (c *Classes) Successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, error) {
 	next := *pod
 	next.Spec.NodeName, next.DeletionTimestamp, next.Status = "", nil, corev1.PodStatus{}
 	// The API server copies these labels of the node to a pod when it is bound.
@@ -163,13 +164,22 @@ func some[V any](pods map[types.UID]V, n int, ref func(V) capacity.PodRef) []cap
 	return out
 }
 
-// namespaces returns a namespace's labels, for namespace selectors; nil if it is not known.
-func (c *Classes) namespaces(name string) labels.Set {
+// Storage returns what CSI drivers have published of their capacity.
+func (c *Classes) Storage() *storage.Capacities { return c.volumes.storage }
+
+// Namespace returns a namespace's labels; false: it is not known.
+func (c *Classes) Namespace(name string) (labels.Set, bool) {
 	ns, err := c.ns.Get(name)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	return ns.Labels
+	return ns.Labels, true
+}
+
+// Namespaces is Namespace for namespace selectors: it returns nil for a namespace that is not known.
+func (c *Classes) Namespaces(name string) labels.Set {
+	of, _ := c.Namespace(name)
+	return of
 }
 
 func (c *Classes) forget(uid types.UID) {

@@ -1,6 +1,7 @@
-package launch
+package pending
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -14,20 +15,34 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// Pending keeps the unscheduled pods of our profiles, each with its class, and tells the ledger when one is bound or deleted. The
+// Config says which pods are demand.
+type Config struct {
+	// Schedulers are the names of our profiles.
+	Schedulers []string
+	// Others are schedulers whose pods are demand, too, once these have found no node for them. They bind the pods themselves.
+	Others []string
+	// Lister has all pods, for Reconcile; nil: there is nothing to compare with.
+	Lister listersv1.PodLister
+	// Events tells pods of Others that can't be planned for why: their own scheduler can't tell. It may be nil where there are none.
+	Events Events
+}
+
+// Events records events on pods.
+type Events interface {
+	Pod(ref capacity.PodRef, eventType, reason, note string)
+}
+
+// Pods keeps the unscheduled pods of our profiles, each with its class, and tells the ledger when one is bound or deleted. The
 // scheduler's own pod informer feeds it.
-type Pending struct {
-	ours         map[string]bool // scheduler names
-	others       map[string]bool // schedulers whose unschedulable pods are demand, too
-	reservations *Reservations
-	classes      *Classes
-	// Set by New before the first event. onRoom: a pod has left its node. onUnplannable: a pod of another scheduler needs a node and
-	// can't be planned for.
-	onRoom        func()
-	onUnplannable func(ref capacity.PodRef, why string)
-	lister        listersv1.PodLister // nil: reconcile has nothing to compare with
+type Pods struct {
+	cfg          Config
+	ours, others map[string]bool // scheduler names
+	reservations *reservations.Ledger
+	Classes      *Classes
+	left         func() // a pod has left its node; set before the first event
 
 	mu   sync.Mutex
 	pods map[types.UID]arrival
@@ -46,27 +61,24 @@ type arrival struct {
 	told string // why it can't be planned for, as last reported in its events
 }
 
-// NewPending returns a Pending for pods of the named schedulers.
-func NewPending(schedulers []string, reservations *Reservations, classes *Classes) *Pending {
-	p := &Pending{ours: map[string]bool{}, reservations: reservations, classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}, bound: map[Group]int{}}
-	for _, s := range schedulers {
+// New returns Pods that are empty.
+func New(cfg Config, reservations *reservations.Ledger, classes *Classes) *Pods {
+	p := &Pods{cfg: cfg, ours: map[string]bool{}, others: map[string]bool{}, reservations: reservations, Classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}, bound: map[Group]int{}}
+	for _, s := range cfg.Schedulers {
 		p.ours[s] = true
 	}
+	for _, s := range cfg.Others {
+		p.others[s] = !p.ours[s]
+	}
+	classes.others = p.others
 	return p
 }
 
-// ProvisionFor turns pods that other schedulers have found no node for into demand. Those schedulers bind the pods. Call it before the
-// first event.
-func (p *Pending) ProvisionFor(schedulers []string) {
-	p.others = map[string]bool{}
-	for _, s := range schedulers {
-		p.others[s] = !p.ours[s]
-	}
-	p.classes.others = p.others
-}
+// OnPodLeft sets the func that is called when a pod has left its node, where capacity may be free now. Call it before the first event.
+func (p *Pods) OnPodLeft(f func()) { p.left = f }
 
 // asks reports whether another scheduler has found no node for the pod, and a node may be launched for it.
-func (p *Pending) asks(pod *corev1.Pod) bool {
+func (p *Pods) asks(pod *corev1.Pod) bool {
 	return p.others[pod.Spec.SchedulerName] && objects.DaemonSetKey(pod) == "" &&
 		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
@@ -74,7 +86,7 @@ func (p *Pending) asks(pod *corev1.Pod) bool {
 }
 
 // Handler returns the handler for the scheduler's pod informer.
-func (p *Pending) Handler() cache.ResourceEventHandler {
+func (p *Pods) Handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { p.observe(nil, o.(*corev1.Pod)) },
 		UpdateFunc: func(o, now any) {
@@ -97,15 +109,15 @@ func (p *Pending) Handler() cache.ResourceEventHandler {
 	}
 }
 
-func (p *Pending) deleted(pod *corev1.Pod) {
+func (p *Pods) deleted(pod *corev1.Pod) {
 	p.count(pod, nil)
 	p.drop(pod, true, func(l *ledger.Ledger) { l.Gone(pod.UID) })
-	if pod.Spec.NodeName != "" && p.onRoom != nil {
-		p.onRoom()
+	if pod.Spec.NodeName != "" && p.left != nil {
+		p.left()
 	}
 }
 
-func (p *Pending) observe(old, pod *corev1.Pod) {
+func (p *Pods) observe(old, pod *corev1.Pod) {
 	p.count(old, pod)
 	if pod.Spec.NodeName != "" {
 		if old != nil && old.Spec.NodeName != "" {
@@ -126,16 +138,16 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	var class *capacity.Class
 	var err error
 	if asks {
-		class, err = p.classes.Class(pod)
+		class, err = p.Classes.Class(pod)
 	}
 	p.mu.Lock()
 	a, known := p.pods[pod.UID]
 	if !known {
-		a.seen = p.reservations.clock.Now()
+		a.seen = p.reservations.Now()
 	}
 	why, news := "", false
 	if err != nil {
-		why = oneLine(err.Error())
+		why = objects.OneLine(err.Error())
 		news = a.told != why
 	}
 	a.pod, a.told = pod, why
@@ -143,10 +155,10 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	p.mu.Unlock()
 	switch {
 	case asks && err == nil:
-		p.reservations.Submit(refOf(pod), class) // its condition is all that its scheduler reports
+		p.reservations.Submit(capacity.RefOf(pod), class) // its condition is all that its scheduler reports
 		return
-	case news && p.onUnplannable != nil:
-		p.onUnplannable(refOf(pod), why)
+	case news:
+		p.cfg.Events.Pod(capacity.RefOf(pod), corev1.EventTypeWarning, "FailedProvisioning", why)
 	}
 	if !known && p.reservations.Knows(pod.UID) { // the scheduler's handler ran before this one
 		p.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Seen(pod.UID) })
@@ -154,42 +166,42 @@ func (p *Pending) observe(old, pod *corev1.Pod) {
 	if owner := objects.Controller(pod); old == nil && owner != "" {
 		holds := false
 		if !p.reservations.Idle() {
-			p.reservations.read(func(l *ledger.Ledger) { holds = l.Holds(owner) })
+			p.reservations.Read(func(l ledger.Reader) { holds = l.Holds(owner) })
 		}
 		if !holds {
 			return
 		}
-		if class, err := p.classes.Class(pod); err == nil {
-			p.reservations.Adopt(refOf(pod), class)
+		if class, err := p.Classes.Class(pod); err == nil {
+			p.reservations.Adopt(capacity.RefOf(pod), class)
 		}
 	}
 }
 
 // drop forgets a pod that isn't waiting for one of our nodes. ended: it never will again.
-func (p *Pending) drop(pod *corev1.Pod, ended bool, tell func(*ledger.Ledger)) {
+func (p *Pods) drop(pod *corev1.Pod, ended bool, tell func(*ledger.Ledger)) {
 	p.forget(pod.UID, ended && (p.ours[pod.Spec.SchedulerName] || p.others[pod.Spec.SchedulerName]), tell)
 }
 
-func (p *Pending) forget(uid types.UID, ended bool, tell func(*ledger.Ledger)) {
+func (p *Pods) forget(uid types.UID, ended bool, tell func(*ledger.Ledger)) {
 	p.mu.Lock()
 	delete(p.pods, uid)
 	p.mu.Unlock()
-	p.classes.forget(uid)
-	p.reservations.over(uid, ended)
+	p.Classes.forget(uid)
+	p.reservations.Forget(uid, ended)
 	if p.reservations.Knows(uid) {
 		p.reservations.Step(func(l *ledger.Ledger, _ time.Time) { tell(l) })
 	}
 }
 
 // Get returns the pod if it is still unscheduled.
-func (p *Pending) Get(uid types.UID) *corev1.Pod {
+func (p *Pods) Get(uid types.UID) *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pods[uid].pod
 }
 
 // arrived returns the controller of an unscheduled pod and when the pod was first seen. owner is nil if the pod has none or isn't waiting.
-func (p *Pending) arrived(uid types.UID) (owner *metav1.OwnerReference, seen time.Time) {
+func (p *Pods) arrived(uid types.UID) (owner *metav1.OwnerReference, seen time.Time) {
 	p.mu.Lock()
 	a := p.pods[uid]
 	p.mu.Unlock()
@@ -199,30 +211,30 @@ func (p *Pending) arrived(uid types.UID) (owner *metav1.OwnerReference, seen tim
 	return metav1.GetControllerOfNoCopy(a.pod), a.seen
 }
 
-// has reports whether the pod is known to wait, and so is counted.
-func (p *Pending) has(uid types.UID) bool {
+// Has reports whether the pod is known to wait, and so is counted.
+func (p *Pods) Has(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, ok := p.pods[uid]
 	return ok
 }
 
-// created returns how many live pods the controller has.
-func (p *Pending) created(owner types.UID) int {
+// Created returns how many live pods the controller has.
+func (p *Pods) Created(owner types.UID) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.owned[owner]
 }
 
-// makesRoom reports whether pods of the node are being deleted.
-func (p *Pending) makesRoom(node string) bool {
+// PodsEnding reports whether pods of the node are being deleted: capacity will be free there.
+func (p *Pods) PodsEnding(node string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ending[node] > 0
 }
 
 // count updates owned, ending and bound. A pod that is being deleted doesn't count for its controller, which creates another one.
-func (p *Pending) count(old, pod *corev1.Pod) {
+func (p *Pods) count(old, pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	shift(p.owned, counted(old), counted(pod))
@@ -247,8 +259,8 @@ func shift[K comparable](counts map[K]int, before, now K) {
 	}
 }
 
-// boundOf returns how many live pods of the group have a node.
-func (p *Pending) boundOf(group Group) int {
+// BoundOf returns how many live pods of the group have a node.
+func (p *Pods) BoundOf(group Group) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bound[group]
@@ -259,7 +271,7 @@ func settled(pod *corev1.Pod) Group {
 	if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || objects.Ended(pod) {
 		return Group{}
 	}
-	return groupOf(pod)
+	return GroupOf(pod)
 }
 
 // leaves returns the node on which the pod is being deleted; empty: none.
@@ -278,8 +290,8 @@ func counted(pod *corev1.Pod) types.UID {
 	return objects.Controller(pod)
 }
 
-// all returns the unscheduled pods in the order of their creation.
-func (p *Pending) all() []*corev1.Pod {
+// All returns the unscheduled pods in the order of their creation.
+func (p *Pods) All() []*corev1.Pod {
 	p.mu.Lock()
 	out := make([]*corev1.Pod, 0, len(p.pods))
 	for _, a := range p.pods {
@@ -290,21 +302,7 @@ func (p *Pending) all() []*corev1.Pod {
 		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
 			return c
 		}
-		return compare(a.UID, b.UID)
+		return cmp.Compare(a.UID, b.UID)
 	})
 	return out
-}
-
-func compare[T ~string](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
-func refOf(pod *corev1.Pod) capacity.PodRef {
-	return capacity.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
 }

@@ -1,4 +1,4 @@
-package launch
+package pending
 
 import (
 	"testing"
@@ -32,7 +32,7 @@ func TestEarliestBinding(t *testing.T) {
 				Name: "web", UID: types.UID(tc.scheduler + string(tc.resource)),
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: ptr.To(true)}},
 			},
-			Spec: corev1.PodSpec{SchedulerName: tc.scheduler, Tolerations: defaultTolerations(), Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Spec: corev1.PodSpec{SchedulerName: tc.scheduler, Tolerations: admitted(), Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{tc.resource: resource.MustParse("1")}}}}},
 		}
 		for range 2 { // the second time from the cache

@@ -1,0 +1,47 @@
+package ledger
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Reader answers questions about the ledger. No answer changes it, so several goroutines may ask at once as long as no step runs. Pin, Gate
+// and Gated are not among the questions: Pin gives a pod its slot, and the other two record that the pod has been kept from a cycle.
+type Reader interface {
+	// Pods.
+	Knows(uid types.UID) bool
+	Refused(uid types.UID) bool
+	Unplanned(uid types.UID) bool
+	QueuedPods() []Waiting
+	Waits(launched bool) bool
+	Releasable(launched bool) []Waiting
+	HasRejected() bool
+	Some(n int) []capacity.PodRef
+
+	// Nodes and claims.
+	Has(claim string) bool
+	IsNamed(claim, name string) bool
+	Watches(name string) bool
+	BindsInFlight(name string) bool
+	Awaited(claim string) bool
+	Keeps(claims []string) map[string]bool
+	InFlight() []InFlight
+	NotInitialized() int
+
+	// Reservations.
+	Slots(claim string) []capacity.Slot
+	AllSlots(claims []string) map[string][]capacity.Slot
+	Refs(claim string) []capacity.PodRef
+	Holds(owner types.UID) bool
+	Held(leaving string) (held map[Successor]int, up int)
+	Adopted() map[types.UID][]types.UID
+	Expects(c *capacity.Class) bool
+	Apart(c *capacity.Class) map[capacity.ClassKey]bool
+	Object(name string, ask *Ask, on Amounts) string
+
+	Summary() Summary
+	String() string
+}
+
+var _ Reader = &Ledger{}
