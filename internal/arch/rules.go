@@ -60,20 +60,20 @@ var Rules = []Rule{
 	{"pkg/objects", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "plain facts of pods and nodes, for everybody"},
 
 	{"pkg/cloudprovider", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types}, "clouds, controllers and adapters all import it"},
-	{"pkg/cloudprovider", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it says what is asked of a cloud, and knows none"},
+	{"pkg/cloudprovider", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it says what is asked of a cloud, and knows none"},
 
 	{"pkg/legacy", append(own("pkg", "plugins"), clientGo, runtime, awsSDK, ec2Types), "types of an older API, for whoever reads or converts them"},
 
 	{"pkg/aws", []string{clientGo, runtime}, "EC2 is asked on behalf of whoever calls; what the cluster knows comes in as values"},
 	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
-	{"pkg/aws", own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/aws", own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
 	{"pkg/karpenter", []string{awsSDK, ec2Types}, "API objects are read and written without a cloud at hand; what is in a node class is the cloud's business"},
 	{"pkg/karpenter", []string{framework, scheduler}, "API objects have nothing to do with a scheduling cycle"},
-	{"pkg/karpenter", own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/karpenter", own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
 	{"pkg/simulate", []string{awsSDK, ec2Types, karpTypes}, "filters see nodes and pods; where nodes come from is none of their business"},
-	{"pkg/simulate", own("pkg/capacity/planner", "pkg/aws", "pkg/karpenter", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/simulate", own("pkg/capacity/planner", "pkg/aws", "pkg/karpenter", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
 	{"pkg/reservations", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "plugins ask it in the scheduling cycle, and it knows no API object"},
 	{"pkg/reservations", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "those who ask and those who change it lean on it"},
