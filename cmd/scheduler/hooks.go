@@ -22,12 +22,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // firstCycleWaits is how long the first scheduling cycle waits at most for the reservations of an earlier leader. They are there within
@@ -146,7 +146,7 @@ func noExecute(nodes corelisters.NodeLister) func(name string) []corev1.Taint {
 }
 
 // disrupting returns a func that reports claims that package disruption ends to the spending guard.
-func disrupting(s *launch.Spending, claim func(string) *capacity.Claim, describe func(context.Context, string) (capacity.Instance, error)) func(ctx context.Context, name, reason string) {
+func disrupting(s *spending.Guard, claim func(string) *capacity.Claim, describe func(context.Context, string) (capacity.Instance, error)) func(ctx context.Context, name, reason string) {
 	return func(ctx context.Context, name, reason string) {
 		switch {
 		case reason == string(karpv1.DisruptionReasonEmpty):

@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
@@ -39,7 +40,7 @@ type parts struct {
 	provider *aws.Provider
 	groups   *gangs
 	pending  *pending.Pods
-	spending *launch.Spending
+	spending *spending.Guard
 	launch   *launch.Controllers
 	events   *launch.PacedRecorder
 	life     *lifecycle.Controller
@@ -95,10 +96,11 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 		d.reservations, d.classes)
 	owners := pending.NewOwners(cc.InformerFactory)
 	boundTo := podsOn(cc.InformerFactory.Core().V1().Pods().Informer())
-	p.spending = launch.NewSpending(launch.SpendingConfig{NewImageNodes: *args.NewImageNodes,
-		Budget: launch.Budget{DollarsPerHour: args.MaxDollarsPerHour, LaunchesPerMinute: args.MaxLaunchesPerMinute}},
-		d.clock, p.store, owners, p.pending, noExecute(cc.InformerFactory.Core().V1().Nodes().Lister()), boundTo)
-	if err := p.spending.Watch(cc.InformerFactory); err != nil {
+	p.spending = spending.New(
+		spending.Config{NewImageNodes: *args.NewImageNodes, Budget: spending.Budget{DollarsPerHour: args.MaxDollarsPerHour, LaunchesPerMinute: args.MaxLaunchesPerMinute}},
+		spending.Parts{Clock: d.clock, Records: p.store, Owners: owners, Pending: p.pending, Types: p.provider.InstanceTypes,
+			Nodes: spending.Nodes{Taints: noExecute(cc.InformerFactory.Core().V1().Nodes().Lister()), Pods: boundTo}})
+	if err := p.spending.Changes.Watch(cc.InformerFactory); err != nil {
 		return err
 	}
 	p.launch = launch.New(launch.Config{
@@ -183,9 +185,9 @@ func (p *parts) connect(ctx context.Context) {
 	p.store.OnPool(p.launch.Triggers.Changed)
 	p.store.OnGuard(func(o guard.Owner, retry bool) {
 		if o.Pool != "" {
-			p.spending.PoolChanged(o.Pool, p.store.ClassOf(o.Pool), retry)
+			p.spending.Changes.PoolChanged(o.Pool, p.store.ClassOf(o.Pool), retry)
 		} else {
-			p.spending.ClassChanged(o.Class, p.store.PoolsOf(o.Class), retry)
+			p.spending.Changes.ClassChanged(o.Class, p.store.PoolsOf(o.Class), retry)
 		}
 	})
 	p.store.OnPool(func() { p.provider.OfferDedicated(dedicatedClasses(p.store)) })

@@ -45,7 +45,7 @@ var Rules = []Rule{
 	{"pkg/capacity", []string{clock, "time/tzdata", "context"}, "time comes in as a value and nothing here waits"},
 	{"pkg/capacity", []string{awsSDK, ec2Types, karpTypes}, "a second cloud or another API is a folder, not a change of the arithmetic"},
 	{"pkg/capacity", []string{"net", "net/http", "os"}, "no input and no output"},
-	{"pkg/capacity", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "imports point down, and this is the floor"},
+	{"pkg/capacity", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "imports point down, and this is the floor"},
 
 	{"pkg/capacity/ledger", own("pkg/capacity/planner"), "it keeps what a plan reserves, however the plan was made"},
 	{"pkg/capacity/guard", own("pkg/capacity/planner"), "it judges instances, not plans"},
@@ -60,26 +60,29 @@ var Rules = []Rule{
 	{"pkg/objects", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "plain facts of pods and nodes, for everybody"},
 
 	{"pkg/cloudprovider", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types}, "clouds, controllers and adapters all import it"},
-	{"pkg/cloudprovider", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it says what is asked of a cloud, and knows none"},
+	{"pkg/cloudprovider", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it says what is asked of a cloud, and knows none"},
 
 	{"pkg/legacy", append(own("pkg", "plugins"), clientGo, runtime, awsSDK, ec2Types), "types of an older API, for whoever reads or converts them"},
 
 	{"pkg/aws", []string{clientGo, runtime}, "EC2 is asked on behalf of whoever calls; what the cluster knows comes in as values"},
 	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
-	{"pkg/aws", own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/aws", own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
 	{"pkg/karpenter", []string{awsSDK, ec2Types}, "API objects are read and written without a cloud at hand; what is in a node class is the cloud's business"},
 	{"pkg/karpenter", []string{framework, scheduler}, "API objects have nothing to do with a scheduling cycle"},
-	{"pkg/karpenter", own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/karpenter", own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
 	{"pkg/simulate", []string{awsSDK, ec2Types, karpTypes}, "filters see nodes and pods; where nodes come from is none of their business"},
-	{"pkg/simulate", own("pkg/capacity/planner", "pkg/aws", "pkg/karpenter", "pkg/reservations", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/simulate", own("pkg/capacity/planner", "pkg/aws", "pkg/karpenter", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
 
 	{"pkg/reservations", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "plugins ask it in the scheduling cycle, and it knows no API object"},
-	{"pkg/reservations", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/pending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "those who ask and those who change it lean on it"},
+	{"pkg/reservations", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "those who ask and those who change it lean on it"},
 
 	{"pkg/pending", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "pods and their controllers are all it looks at"},
-	{"pkg/pending", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "what a pod needs doesn't depend on who launches a node for it"},
+	{"pkg/pending", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "what a pod needs doesn't depend on who launches a node for it"},
+
+	{"pkg/spending", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "instances and pods come in as values, records are an interface of this package"},
+	{"pkg/spending", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "those who buy and those who end nodes tell it, and it tells nobody"},
 
 	{"pkg/launch", []string{awsSDK, ec2Types}, "the cloud is an interface of this package"},
 	{"pkg/launch", []string{karpTypes, runtime}, "claims are an interface of this launcher"},

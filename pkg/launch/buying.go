@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // buying says under which conditions a plan is bought.
@@ -56,8 +57,8 @@ func (b *purchases) tooMuch(plan *capacity.Plan, how buying) map[string]capacity
 	if b.spending == nil || len(plan.Nodes) == 0 {
 		return nil
 	}
-	workloads, _ := b.spending.wantedOn(plan, b.podsOf(how))
-	a := b.spending.admit(len(plan.Nodes), b.prices.money)
+	workloads, _ := b.spending.WantedOn(plan, b.podsOf(how))
+	a := b.spending.Check(len(plan.Nodes), b.claims.allClaims)
 	gangs := map[string]string{} // by node
 	for _, pl := range plan.Placements {
 		if pl.Gang != nil {
@@ -66,8 +67,8 @@ func (b *purchases) tooMuch(plan *capacity.Plan, how buying) map[string]capacity
 	}
 	out := map[string]capacity.Removal{}
 	for _, n := range plan.Nodes {
-		n.Offers = a.spare(n.Pool, n.Offers, workloads[n.ID])
-		if why, soon := a.refuses(n.Pool, n.Offers, workloads[n.ID], how.lift, how.urgent, gangs[n.ID]); why != "" {
+		n.Offers = a.Spare(n.Pool, n.Offers, workloads[n.ID])
+		if why, soon := a.Refuses(n.Pool, n.Offers, workloads[n.ID], how.lift, how.urgent, gangs[n.ID]); why != "" {
 			out[n.ID] = capacity.Removal{Message: why, Soon: soon}
 		}
 	}
@@ -122,18 +123,18 @@ func (b *purchases) purchase(plan *capacity.Plan, claims map[string]*capacity.Cl
 		return
 	}
 	round := b.namer.randomName("r")
-	workloads, wanted := b.spending.wantedOn(plan, b.podsOf(how))
+	workloads, wanted := b.spending.WantedOn(plan, b.podsOf(how))
 	for _, n := range plan.Nodes {
 		c := claims[n.ID]
 		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID], Moves: how.urgent}
 		for _, key := range how.lift {
-			if key != how.probe && spares(key, n) {
+			if key != how.probe && spending.Spares(key, n) {
 				continue
 			}
-			if probes(key, n, workloads[n.ID], nil) {
+			if spending.Probes(key, n, workloads[n.ID], nil) {
 				c.Purchase.Probes = append(c.Purchase.Probes, key)
 			}
 		}
-		b.spending.buy(c, n.Offers, wanted[n.ID])
+		b.spending.Buy(c, n.Offers, wanted[n.ID])
 	}
 }

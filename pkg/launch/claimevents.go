@@ -8,14 +8,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // ClaimEvents hears of NodeClaims: new and changed ones, those that are given up, and those that have ended. Safe for concurrent use.
 type ClaimEvents struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
-	spending     *Spending
-	prices       *prices
+	spending     *spending.Guard
 	statics      *staticState
 	cleanup      *cleanup
 	refusals     *refusals
@@ -30,7 +30,7 @@ type ClaimEvents struct {
 // ClaimChanged hears of a NodeClaim, new or changed. It returns at once.
 func (cl *ClaimEvents) ClaimChanged(c *capacity.Claim) {
 	cl.statics.registered(c)
-	cl.spending.observe(c)
+	cl.spending.Observe(c)
 	if c.Order == nil || c.Launched || c.Deleting {
 		return
 	}
@@ -75,9 +75,9 @@ func (cl *ClaimEvents) ClaimGone(name, why string) {
 		cl.spending.Ending(name, nil)
 	}
 	if !told {
-		cl.prices.wasted(c)
+		cl.spending.Wasted(c)
 	}
-	cl.spending.overClaim(name, c == nil || c.Launched || c.ProviderID != "")
+	cl.spending.Ended(name, c == nil || c.Launched || c.ProviderID != "")
 	cl.cleanup.forget(name)
 	cl.triggers.recount()
 	cl.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, false, now) })

@@ -12,13 +12,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // cleanup ends claims that were not launched, or whose launch has failed. Safe for concurrent use.
 type cleanup struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
-	spending     *Spending
+	spending     *spending.Guard
 	statics      *staticState
 	orders       *orderBook
 	delays       *delays
@@ -82,14 +83,14 @@ func (cl *cleanup) endUnused(ctx context.Context, claims []string) {
 	slices.Sort(claims)
 	for _, claim := range claims {
 		klog.FromContext(ctx).V(2).Info("Terminating an instance before its kubelet registers: the gang it was launched for can't be placed, and no pod took it", "nodeClaim", claim)
-		cl.spending.unused(claim, cl.reservations.Unplanned)
+		cl.spending.Unused(claim, cl.reservations.Unplanned)
 		cl.calls.background(ctx, func() { cl.cancel(ctx, claim) })
 	}
 }
 
 // forget drops all that is remembered of a claim that is gone, or that won't be written.
 func (cl *cleanup) forget(name string) {
-	cl.spending.overClaim(name, false) // no verdict so far: it never had an instance
+	cl.spending.Ended(name, false) // no verdict so far: it never had an instance
 	pool := cl.claims.forget(name)
 	cl.orders.forget(name)
 	cl.statics.forget(name) // after the claim: who has read that it isn't ending doesn't find it

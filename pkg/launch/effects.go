@@ -19,7 +19,7 @@ type effects struct {
 	pending      *pending.Pods
 	queue        Queue
 	events       Recorder
-	records      *records
+	verdicts     *verdicts
 	tracker      *NodeTracker
 	cleanup      *cleanup
 	ownership    *Ownership
@@ -49,7 +49,7 @@ func (ef *effects) serve(ctx context.Context) {
 			ef.later()
 			ef.relieve()
 			ef.pending.Reconcile()
-			ef.records.tendSpending(ctx)
+			ef.verdicts.tendSpending(ctx)
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !ef.reservations.Idle() {
 				ef.reservations.Read(func(l ledger.Reader) { logger.Info("Ledger", "state", l.String()) })
 			}

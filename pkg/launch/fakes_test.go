@@ -30,6 +30,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // world is everything around a Launcher, in memory. It behaves in the simplest way that satisfies the interfaces.
@@ -39,7 +40,7 @@ type world struct {
 	launcher     *Launcher
 	parts        *Controllers
 	pending      *pending.Pods
-	spending     *Spending
+	spending     *spending.Guard
 	reservations *reservations.Ledger
 	stop         func()
 
@@ -99,7 +100,7 @@ type world struct {
 	others             []string    // other schedulers whose pods are demand
 	change             *sync.Cond
 	clock              clock.WithTicker
-	budget             *SpendingConfig // nil: no spending guard
+	budget             *spending.Config // nil: no spending guard
 	kept               map[guard.Owner]string
 	served             []string // claims on which it was recorded that they served
 }
@@ -118,16 +119,17 @@ func (w *world) build() {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	pods := pending.New(pending.Config{Schedulers: []string{"s"}, Others: w.others, Events: w}, w.reservations, pending.NewClasses(f))
 	owners := pending.NewOwners(f)
-	var spending *Spending
+	var guarding *spending.Guard
 	if w.budget != nil {
-		spending = NewSpending(*w.budget, w.clock, w, owners, pods, func(string) []corev1.Taint { return nil }, w.PodsOn)
+		guarding = spending.New(*w.budget, spending.Parts{Clock: w.clock, Records: w, Owners: owners, Pending: pods, Types: w.InstanceTypes,
+			Nodes: spending.Nodes{Taints: func(string) []corev1.Taint { return nil }, Pods: w.PodsOn}})
 	}
 	w.informers, w.namespaces = f, f.Core().V1().Namespaces().Informer().GetStore()
 	w.parts = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
 		Clock: w.clock, Reservations: w.reservations, Cloud: w, Claims: w, World: w, Recheck: w, Planner: w.planner, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
-		Pending: pods, Owners: owners, Spending: spending, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
+		Pending: pods, Owners: owners, Spending: guarding, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
-	w.launcher, w.pending, w.spending = w.parts.Launcher, pods, spending
+	w.launcher, w.pending, w.spending = w.parts.Launcher, pods, guarding
 	for _, n := range w.nodes {
 		w.parts.Nodes.NodeCached(n)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // finisher turns instances into nodes, each in a goroutine of its own.
@@ -28,7 +29,7 @@ type finisher struct {
 	snapshot     *snapshot
 	pending      *pending.Pods
 	reservations *reservations.Ledger
-	spending     *Spending
+	spending     *spending.Guard
 	tracker      *NodeTracker
 	events       *ClaimEvents
 	cleanup      *cleanup
@@ -180,7 +181,7 @@ func (f *finisher) awaitType(ctx context.Context, c *capacity.Claim, inst capaci
 func (f *finisher) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
 	klog.FromContext(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
 	if !inst.Taken {
-		f.spending.fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: objects.OneLine(why.Error())})
+		f.spending.Fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: objects.OneLine(why.Error())})
 	}
 	f.cleanup.fail(ctx, []*capacity.Claim{c}, reasonInstanceLost, why.Error(), false)
 }
@@ -270,7 +271,7 @@ func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1
 	for _, r := range rejected {
 		klog.FromContext(ctx).V(2).Info("The filters refuse a planned pod on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)
-		f.spending.rejectedByFilters(c.Name, f.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false, false)
+		f.spending.RejectedByFilters(c.Name, f.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false, false)
 		f.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Replan(refs[r.Step].UID, c.Name, r.Plugin+": "+r.Reason, now)
 		})

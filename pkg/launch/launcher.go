@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // logPatience is how long pods wait for the intent log to be read before their events mention it.
@@ -41,7 +42,7 @@ type Launcher struct {
 	standalone  *standalone
 	staticPools *staticPools
 	effects     *effects
-	records     *records
+	writer      *spending.Writer // nil: there is no spending guard
 	recovery    *recovery
 	tracker     *NodeTracker
 	ownership   *Ownership
@@ -69,7 +70,7 @@ type Parts struct {
 	Daemons func() []*capacity.DaemonSet
 	Judge   Judge
 	// Spending is asked before anything is bought; nil: there is no guard.
-	Spending *Spending
+	Spending *spending.Guard
 	// Hold, when set, returns why nothing may be launched now (another controller owns nodes and claims), or "". Changed has to be called
 	// when that is over.
 	Hold func() string
@@ -105,10 +106,10 @@ type Controllers struct {
 	offers      *offers
 	orders      *orderBook
 	planning    *planning
-	prices      *prices
 	prober      *prober
 	provisioner *provisioner
-	records     *records
+	verdicts    *verdicts
+	writer      *spending.Writer
 	recovery    *recovery
 	refusals    *refusals
 	relief      *relief
@@ -143,9 +144,8 @@ func New(cfg Config, p Parts) *Controllers {
 		refusals: &refusals{reservations: p.Reservations, pending: p.Pending, events: p.Events},
 		storage:  &storageLimits{of: p.Pending.Classes.Storage()},
 	}
-	c.prices = &prices{claims: c.claims, cloud: p.Cloud, spending: p.Spending, clock: p.Clock}
 	c.Namespaces = &Namespaces{pending: p.Pending, refusals: c.refusals, triggers: c.Triggers, selector: cfg.NamespaceSelector}
-	c.purchases = &purchases{claims: c.claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, prices: c.prices, namer: c.namer,
+	c.purchases = &purchases{claims: c.claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, namer: c.namer,
 		clock: p.Clock, relief: c.relief, maxInFlight: cfg.MaxInFlight}
 	c.Nodes = &NodeTracker{claims: c.claims, reservations: p.Reservations, spending: p.Spending, triggers: c.Triggers, states: nodeStates{
 		drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, objects: map[string]*corev1.Node{},
@@ -165,7 +165,7 @@ func (c *Controllers) ends(p Parts) {
 	c.orders = &orderBook{claims: c.claims, spending: p.Spending, calls: c.calls, orders: map[string]*order{}}
 	c.cleanup = &cleanup{claims: c.claims, reservations: p.Reservations, spending: p.Spending, statics: c.statics, orders: c.orders, delays: c.delays,
 		refusals: c.refusals, triggers: c.Triggers, calls: c.calls, relief: c.relief}
-	c.Claims = &ClaimEvents{claims: c.claims, reservations: p.Reservations, spending: p.Spending, prices: c.prices, statics: c.statics, cleanup: c.cleanup,
+	c.Claims = &ClaimEvents{claims: c.claims, reservations: p.Reservations, spending: p.Spending, statics: c.statics, cleanup: c.cleanup,
 		refusals: c.refusals, triggers: c.Triggers, relief: c.relief, dying: map[string]string{}, givenUp: map[string]string{}}
 }
 
@@ -195,9 +195,12 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 	c.committer = &committer{claims: c.claims, reservations: p.Reservations, events: p.Events, slots: c.slots, namer: c.namer, batches: c.batches, calls: c.calls}
 	c.restorer = &restorer{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, pending: p.Pending, tracker: c.Nodes}
 	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
-	c.records = &records{claims: c.claims, cloud: p.Cloud, cluster: p.Cluster, reservations: p.Reservations, pending: p.Pending, spending: p.Spending,
-		prices: c.prices, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls}
-	c.recovery = &recovery{claims: c.claims, reservations: p.Reservations, restorer: c.restorer, resumption: c.resumption, records: c.records,
+	c.verdicts = &verdicts{reservations: p.Reservations, pending: p.Pending, spending: p.Spending, triggers: c.Triggers}
+	if p.Spending != nil {
+		c.writer = spending.NewWriter(p.Spending, spending.WriterParts{Clock: p.Clock, Claims: c.claims, All: c.claims.allClaims, TryNode: p.Cluster.TryNode,
+			Each: c.calls.each, Paused: func() bool { return p.Hold() != "" || c.claims.Problem() != "" }})
+	}
+	c.recovery = &recovery{claims: c.claims, reservations: p.Reservations, restorer: c.restorer, resumption: c.resumption, spending: p.Spending,
 		daemonRooms: c.daemonRooms, orders: c.orders, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
 	c.standalone = &standalone{orders: c.orders, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, purchases: c.purchases, batches: c.batches,
 		finisher: c.finisher, cleanup: c.cleanup, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
@@ -208,7 +211,7 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 // run builds the planner's goroutine and the Launcher.
 func (c *Controllers) run(cfg Config, p Parts) {
 	c.Rounds = &Rounds{claims: c.claims, gatherer: c.gatherer, gangs: c.gangs, planning: c.planning, purchases: c.purchases, committer: c.committer,
-		refusals: c.refusals, ownership: c.Ownership, triggers: c.Triggers, clock: p.Clock, records: c.records, relief: c.relief}
+		refusals: c.refusals, ownership: c.Ownership, triggers: c.Triggers, clock: p.Clock, verdicts: c.verdicts, relief: c.relief}
 	c.prober = &prober{claims: c.claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, namespaces: c.Namespaces, gangs: c.gangs,
 		planning: c.planning, purchases: c.purchases, committer: c.committer, refusals: c.refusals, ownership: c.Ownership, heldFrom: map[guard.Key]int{}}
 	c.relocation = &relocation{moves: c.Replacements, claims: c.claims, reservations: p.Reservations, pending: p.Pending, planning: c.planning,
@@ -217,9 +220,9 @@ func (c *Controllers) run(cfg Config, p Parts) {
 		committer: c.committer, triggers: c.Triggers, options: cfg.Plan}
 	c.provisioner = &provisioner{rounds: c.Rounds, prober: c.prober, relocation: c.relocation, offers: c.offers, daemonRooms: c.daemonRooms,
 		recovery: c.recovery, triggers: c.Triggers, clock: p.Clock, batchIdle: cfg.BatchIdle, batchMax: cfg.BatchMax}
-	c.effects = &effects{claims: c.claims, reservations: p.Reservations, pending: p.Pending, queue: p.Queue, events: p.Events, records: c.records,
+	c.effects = &effects{claims: c.claims, reservations: p.Reservations, pending: p.Pending, queue: p.Queue, events: p.Events, verdicts: c.verdicts,
 		tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, relief: c.relief}
-	c.Launcher = &Launcher{provisioner: c.provisioner, standalone: c.standalone, staticPools: c.staticPools, effects: c.effects, records: c.records,
+	c.Launcher = &Launcher{provisioner: c.provisioner, standalone: c.standalone, staticPools: c.staticPools, effects: c.effects, writer: c.writer,
 		recovery: c.recovery, tracker: c.Nodes, ownership: c.Ownership, calls: c.calls, restored: make(chan struct{})}
 }
 
@@ -242,7 +245,9 @@ func (l *Launcher) Restored() <-chan struct{} { return l.restored }
 func (l *Launcher) Run(ctx context.Context) {
 	l.tracker.live.Store(true)
 	l.calls.wg.Go(func() { l.effects.serve(ctx) })
-	l.calls.wg.Go(func() { l.records.keepSpending(ctx) })
+	if l.writer != nil {
+		l.calls.wg.Go(func() { l.writer.Run(ctx) })
+	}
 	if !l.ownership.readLog(ctx) {
 		l.calls.wg.Wait()
 		return

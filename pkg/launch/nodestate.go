@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
@@ -23,7 +24,7 @@ import (
 type NodeTracker struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
-	spending     *Spending
+	spending     *spending.Guard
 	triggers     *Triggers
 	states       nodeStates
 	live         atomic.Bool // Run has begun: the ledger hears of claims and nodes
@@ -135,7 +136,7 @@ func (tr *NodeTracker) NodeCached(n *corev1.Node) {
 		tr.states.seen[n.Name], tr.states.objects[n.Name] = st, n
 	}
 	if st.Managed && st.Ready {
-		tr.spending.ready(n.Name)
+		tr.spending.NodeReady(n.Name)
 	}
 	if st.Managed || tr.reservations.Watches(n.Name) {
 		tr.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(n.Name, st, now) })
@@ -145,12 +146,12 @@ func (tr *NodeTracker) NodeCached(n *corev1.Node) {
 // named tells the ledger which name a claim's Node will have. If the scheduler's cache already has the Node, as after a restart, no event
 // will follow, so the ledger gets its status here.
 func (tr *NodeTracker) named(claim, name, providerID string) {
-	tr.spending.named(claim, name)
+	tr.spending.Named(claim, name)
 	tr.states.mu.Lock()
 	defer tr.states.mu.Unlock()
 	st, seen := tr.states.seen[name]
 	if st.Ready {
-		tr.spending.ready(name)
+		tr.spending.NodeReady(name)
 	}
 	tr.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Named(claim, name, providerID)
@@ -176,7 +177,7 @@ func (tr *NodeTracker) NodeUncached(n *corev1.Node) {
 	defer tr.states.mu.Unlock()
 	delete(tr.states.seen, n.Name)
 	delete(tr.states.objects, n.Name)
-	tr.spending.nodeLeft()
+	tr.spending.NodeLeft()
 	if tr.reservations.Watches(n.Name) {
 		tr.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
 	}

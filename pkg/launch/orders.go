@@ -13,12 +13,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // orderBook knows which standalone NodeClaims are being launched, and when the others are tried again. Safe for concurrent use.
 type orderBook struct {
 	claims   *claimCache
-	spending *Spending
+	spending *spending.Guard
 	calls    *calls
 
 	mu     sync.Mutex
@@ -263,7 +264,7 @@ func (s *standalone) bears(name string, found []capacity.Instance) (capacity.Ins
 // refuseOrder records on a standalone NodeClaim why it isn't launched, and schedules a retry. again: the reason may go away without a
 // change of the claim.
 func (b *orderBook) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why string, again bool) {
-	b.spending.overClaim(c.Name, false) // if it was bought already, nothing was launched
+	b.spending.Ended(c.Name, false) // if it was bought already, nothing was launched
 	b.mu.Lock()
 	o := b.orders[c.Name]
 	if o == nil || o.uid != c.UID {

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // planning makes verified plans. It belongs to the planner's goroutine.
@@ -23,7 +24,7 @@ type planning struct {
 	world    World
 	nodes    NodeBuilder
 	pending  *pending.Pods
-	spending *Spending
+	spending *spending.Guard
 	clock    clock.PassiveClock
 	options  capacity.Options
 	refused  *filterRefusals
@@ -50,7 +51,7 @@ func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs m
 // verified makes a verified plan for the demand of a view, without what the spending guard forbids.
 func (p *planning) verified(ctx context.Context, v *view, pod func(types.UID) *corev1.Pod, gangs map[pending.Group]*gang, lift []guard.Key) (*capacity.Plan, error) {
 	opts := p.options
-	forbidden, held := p.spending.restrict(v, pod, lift)
+	forbidden, held := p.spending.Restrict(&v.View, pod, lift)
 	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)
 	v.Demand = withGangs(v.Demand, pod, gangs)
 	d := Decider{Planner: p.planner, World: p.world, Nodes: p.nodes, Pod: pod, Patience: DefaultPatience, Clock: p.clock, memory: p.refused}

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // prober buys the probes of the spending guard. It belongs to the planner's goroutine.
@@ -21,7 +21,7 @@ type prober struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
 	pending      *pending.Pods
-	spending     *Spending
+	spending     *spending.Guard
 	namespaces   *Namespaces
 	gangs        *gangPlans
 	planning     *planning
@@ -46,8 +46,8 @@ func (p *prober) probe(ctx context.Context) {
 	if p.spending == nil || p.ownership.hold() != "" || p.ownership.takesOver() || p.claims.Problem() != "" {
 		return
 	}
-	for _, key := range p.spending.due() {
-		if due := p.spending.due(); ctx.Err() == nil && slices.Contains(due, key) { // one probe may have served several
+	for _, key := range p.spending.Due() {
+		if due := p.spending.Due(); ctx.Err() == nil && slices.Contains(due, key) { // one probe may have served several
 			p.probeOf(ctx, key, due)
 		}
 	}
@@ -57,23 +57,23 @@ func (p *prober) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	logger := klog.FromContext(ctx)
 	waiting := p.heldBack(key)
 	if len(waiting) == 0 {
-		p.spending.fruitless(key)
+		p.spending.Fruitless(key)
 		return
 	}
 	v, plan, chosen, err := p.planProbe(ctx, key, due, waiting)
 	if err != nil {
 		logger.Error(err, "No instance could be planned to probe a breaker of the spending guard", "breaker", key.String())
-		p.spending.fruitless(key)
+		p.spending.Fruitless(key)
 		return
 	}
 	if chosen == nil {
-		p.spending.fruitless(key)
+		p.spending.Fruitless(key)
 		return
 	}
 	if len(plan.Nodes) > 1 {
 		alone, gang := aloneOn(plan, chosen, waiting, p.pending.Get)
 		if v, plan, chosen, err = p.planProbe(ctx, key, due, alone); err != nil || chosen == nil || len(plan.Nodes) > 1 && !gang {
-			p.spending.fruitless(key)
+			p.spending.Fruitless(key)
 			return
 		}
 	}
@@ -82,7 +82,7 @@ func (p *prober) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	}
 	claims := p.purchases.reserve(plan, len(v.inFlight), buying{lift: due, probe: key})
 	if len(plan.Nodes) == 0 {
-		p.spending.fruitless(key)
+		p.spending.Fruitless(key)
 		for _, r := range plan.Refused {
 			p.refusals.refusal(ctx, r)
 		}
@@ -99,7 +99,7 @@ func (p *prober) heldBack(key guard.Key) []ledger.Waiting {
 	var out, failing []ledger.Waiting
 	var members []guard.Workload
 	if key.PoolWide() {
-		members = p.spending.members(key)
+		members = p.spending.Members(key)
 	}
 	seen := map[capacity.ClassKey]bool{}
 	all := p.pending.All()
@@ -122,12 +122,12 @@ func (p *prober) heldBack(key guard.Key) []ledger.Waiting {
 		if err != nil || seen[class.Key] && pending.GroupOf(pod) == (pending.Group{}) {
 			continue
 		}
-		if !key.Machine() && !key.PoolWide() && p.spending.workloadOf(pod) != key.Workload {
+		if !key.Machine() && !key.PoolWide() && p.spending.WorkloadOf(pod) != key.Workload {
 			continue
 		}
 		seen[class.Key] = true
 		w := ledger.Waiting{Ref: capacity.RefOf(pod), Class: class}
-		if len(members) > 0 && slices.Contains(members, p.spending.workloadOf(pod)) {
+		if len(members) > 0 && slices.Contains(members, p.spending.WorkloadOf(pod)) {
 			if len(failing) < probePods {
 				failing = append(failing, w)
 			}
@@ -145,84 +145,14 @@ func (p *prober) planProbe(ctx context.Context, key guard.Key, due []guard.Key, 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	workloads, _ := p.spending.wantedOn(plan, p.pending.Get)
-	tried := p.spending.tried(key)
+	workloads, _ := p.spending.WantedOn(plan, p.pending.Get)
+	tried := p.spending.Tried(key)
 	for _, n := range plan.Nodes {
-		if probes(key, n, workloads[n.ID], tried) {
+		if spending.Probes(key, n, workloads[n.ID], tried) {
 			return v, plan, n, nil
 		}
 	}
 	return v, plan, nil, nil
-}
-
-// probes reports whether buying the node would probe the breaker. For a breaker of machine faults it keeps of the node's offerings only
-// those that the breaker stops, and of these those in zones where no instance has failed, or else in the zone whose failure is the oldest
-// (tried).
-func probes(key guard.Key, n *capacity.PlannedNode, workloads []guard.Workload, tried []string) bool {
-	switch {
-	case !key.Machine():
-		return n.Pool.Name == key.Pool && (key.PoolWide() || slices.Contains(workloads, key.Workload))
-	case n.Pool.NodeClass != key.Class:
-		return false
-	}
-	left := slices.DeleteFunc(slices.Clone(n.Offers), func(o capacity.NodeOffer) bool {
-		return !heldBy(key, &o)
-	})
-	if len(left) == 0 {
-		return false
-	}
-	n.Offers = left
-	for len(tried) > 0 {
-		if fresh := slices.DeleteFunc(slices.Clone(left), func(o capacity.NodeOffer) bool { return slices.Contains(tried, o.Offer.Zone) }); len(fresh) > 0 {
-			n.Offers = fresh
-			break
-		}
-		tried = tried[1:]
-	}
-	return true
-}
-
-// spares removes from a node the offerings that a breaker of machine faults stops, if others are left. It returns true if it removed any:
-// the node then doesn't probe the breaker.
-func spares(key guard.Key, n *capacity.PlannedNode) bool {
-	if !key.Machine() || n.Pool.NodeClass != key.Class {
-		return false
-	}
-	free := slices.DeleteFunc(slices.Clone(n.Offers), func(o capacity.NodeOffer) bool { return heldBy(key, &o) })
-	if len(free) == 0 || len(free) == len(n.Offers) {
-		return false
-	}
-	n.Offers = free
-	return true
-}
-
-// heldBy reports whether a breaker of machine faults of the node's class stops an offering.
-func heldBy(key guard.Key, o *capacity.NodeOffer) bool {
-	return (key.Image == "" || o.Type.Image == key.Image) && (key.Zone == "" || o.Offer.Zone == key.Zone)
-}
-
-// tried returns the zones in which instances of the breaker have failed, the latest last.
-func (s *Spending) tried(key guard.Key) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.guard.Breakers() {
-		if b.Key == key {
-			return slices.Clone(b.Tried)
-		}
-	}
-	return nil
-}
-
-// members returns the workloads whose failures opened a pool-wide breaker.
-func (s *Spending) members(key guard.Key) []guard.Workload {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.guard.Breakers() {
-		if b.Key == key {
-			return slices.Clone(b.Members)
-		}
-	}
-	return nil
 }
 
 // aloneOn returns the first pod planned on the node, or all waiting members of its gang.
@@ -244,38 +174,4 @@ func aloneOn(plan *capacity.Plan, n *capacity.PlannedNode, waiting []ledger.Wait
 		p := pod(w.Ref.UID)
 		return p == nil || pending.GroupOf(p) != group
 	}), true
-}
-
-// fruitless records that no pod waits for a probe of the breaker, or none can be planned: the breaker is checked again in a while, or when
-// it stops pods.
-func (s *Spending) fruitless(key guard.Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.idle[key] = s.clock.Now()
-}
-
-// idleFor is how long a breaker that no pod waits for is not checked.
-const idleFor = 30 * time.Second
-
-// due returns the breakers for which a probe may be bought now.
-func (s *Spending) due() []guard.Key {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.clock.Now()
-	return s.guard.Due(now, func(k guard.Key) bool { return now.Sub(s.idle[k]) < idleFor })
-}
-
-// change tells the guard that something has changed that the matching breakers may depend on.
-func (s *Spending) change(match func(guard.Key) bool, forced bool) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.guard.Changed(match, forced, s.clock.Now())
-	for _, b := range s.guard.Breakers() {
-		if match(b.Key) {
-			s.dirty[guard.OwnerOf(b.Key)] = true
-		}
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // purchases is the one place where the spending guard and the limits are asked before anything is launched: for pods, static pools, probes and
@@ -23,8 +24,7 @@ type purchases struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
 	pending      *pending.Pods
-	spending     *Spending // nil: there is no guard
-	prices       *prices
+	spending     *spending.Guard // nil: there is no guard
 	namer        *namer
 	clock        clock.PassiveClock
 	relief       *relief
@@ -97,18 +97,18 @@ func (b *purchases) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capac
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	workload := orderedAs(c)
-	n, held := b.spending.forPool(n.Pool, n, workload)
-	if held.none {
-		return n, held.why
+	n, held := b.spending.ForPool(n.Pool, n, workload)
+	if held.None {
+		return n, held.Why
 	}
-	check := b.spending.admit(1, b.prices.money)
+	check := b.spending.Check(1, b.claims.allClaims)
 	own := *n
-	own.Offers = check.spare(n.Pool, n.Offers, []guard.Workload{workload})
+	own.Offers = check.Spare(n.Pool, n.Offers, []guard.Workload{workload})
 	n = &own
-	if why, _ := check.refuses(n.Pool, n.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
+	if why, _ := check.Refuses(n.Pool, n.Offers, []guard.Workload{workload}, held.Probe, false, ""); why != "" {
 		return n, why
 	}
-	b.spending.buyAs(c, n.Offers, b.namer.randomName("r"), workload, held.probe)
+	b.spending.BuyFor(c, n.Offers, b.namer.randomName("r"), workload, held.Probe)
 	return n, ""
 }
 
@@ -185,22 +185,22 @@ func (b *purchases) buyStatic(p *capacity.Pool, node *capacity.PlannedNode, n in
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	workload := guard.Workload{Owner: "NodePool/" + p.Name}
-	node, held := b.spending.forPool(p, node, workload)
-	if held.none {
-		return nil, nil, held.why
+	node, held := b.spending.ForPool(p, node, workload)
+	if held.None {
+		return nil, nil, held.Why
 	}
-	if held.probe != nil {
+	if held.Probe != nil {
 		n = 1
 	}
 	round := b.namer.randomName("r")
-	check := b.spending.admit(n, b.prices.money)
+	check := b.spending.Check(n, b.claims.allClaims)
 	own := *node
-	own.Offers = check.spare(p, node.Offers, []guard.Workload{workload})
+	own.Offers = check.Spare(p, node.Offers, []guard.Workload{workload})
 	node = &own
 	var claims, granted []*capacity.Claim
-	short := held.why
+	short := held.Why
 	for range n {
-		if why, _ := check.refuses(p, node.Offers, []guard.Workload{workload}, held.probe, false, ""); why != "" {
+		if why, _ := check.Refuses(p, node.Offers, []guard.Workload{workload}, held.Probe, false, ""); why != "" {
 			short = why
 			break
 		}
@@ -214,7 +214,7 @@ func (b *purchases) buyStatic(p *capacity.Pool, node *capacity.PlannedNode, n in
 			continue
 		}
 		c := claims[i]
-		b.spending.buyAs(c, node.Offers, round, workload, held.probe)
+		b.spending.BuyFor(c, node.Offers, round, workload, held.Probe)
 		granted = append(granted, c)
 		cp := *c
 		b.claims.remember(&cp)

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // recovery takes up what an earlier leader left, once before anything is planned, and again when another controller has owned the nodes.
@@ -23,7 +24,7 @@ type recovery struct {
 	reservations *reservations.Ledger
 	restorer     *restorer
 	resumption   *resumption
-	records      *records
+	spending     *spending.Guard
 	daemonRooms  *daemonRooms
 	orders       *orderBook
 	finisher     *finisher
@@ -123,7 +124,7 @@ func (r *recovery) recover(ctx context.Context, done func()) {
 	klog.FromContext(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(drop),
 		"launchBatchesOpen", len(pending), "withoutNode", len(finish), "promises", len(restored))
 	// After the ledger is restored: reserved capacity is kept from the first moment, however long it takes to read the guard's records.
-	if !r.records.restoreSpending(ctx, claims) {
+	if !r.restoreSpending(ctx, claims) {
 		return
 	}
 	for _, c := range drop {
@@ -164,23 +165,23 @@ func (r *restorer) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) boo
 }
 
 // restoreSpending makes the spending guard read its records, and retries until that works. It returns false when ctx ends first.
-func (re *records) restoreSpending(ctx context.Context, claims []*capacity.Claim) bool {
+func (r *recovery) restoreSpending(ctx context.Context, claims []*capacity.Claim) bool {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
-		err := re.spending.restore(ctx, claims)
+		err := r.spending.Restore(ctx, claims)
 		if err == nil {
 			break
 		}
 		klog.FromContext(ctx).Error(err, "The spending guard's records can't be read; nothing is launched before they are")
-		if !re.calls.sleep(ctx, wait) {
+		if !r.calls.sleep(ctx, wait) {
 			return false
 		}
 	}
 	for _, c := range claims { // catch up with changes of the claims since they were listed
-		if now := re.claims.Claim(c.Name); now == nil || now.UID != c.UID {
-			re.spending.Ending(c.Name, nil)
-			re.spending.overClaim(c.Name, true)
+		if now := r.claims.Claim(c.Name); now == nil || now.UID != c.UID {
+			r.spending.Ending(c.Name, nil)
+			r.spending.Ended(c.Name, true)
 		} else {
-			re.spending.observe(now)
+			r.spending.Observe(now)
 		}
 	}
 	return true

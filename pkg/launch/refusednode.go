@@ -59,7 +59,7 @@ func (f *finisher) nodeRefused(ctx context.Context, c *capacity.Claim, node *cor
 		return false, 0
 	}
 	if left = refusalPatience - f.calls.clock.Since(since); left <= 0 {
-		f.spending.nodeRefused(c, node, err)
+		f.spending.NodeRefused(c, node, err)
 		f.cleanup.fail(ctx, []*capacity.Claim{c}, reasonNodeNotCreated, err.Error(), false)
 		return false, 0
 	}

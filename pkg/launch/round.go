@@ -21,7 +21,7 @@ type Rounds struct {
 	ownership *Ownership
 	triggers  *Triggers
 	clock     clock.PassiveClock
-	records   *records
+	verdicts  *verdicts
 	relief    *relief
 }
 
@@ -45,7 +45,7 @@ func (r *Rounds) round(ctx context.Context) {
 		}
 	}()
 	defer r.relief.begins()()
-	r.records.catchUp()
+	r.verdicts.catchUp()
 	waiting, gangs := r.gatherer.gather(ctx)
 	if len(waiting) == 0 {
 		return

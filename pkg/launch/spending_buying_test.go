@@ -10,12 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 var (
@@ -49,7 +49,7 @@ func (w *world) says(words ...string) bool {
 
 // Of several standalone NodeClaims one is bought, as a probe; the others are paused, and say why.
 func TestOrdersAreHeldButForOneProbe(t *testing.T) {
-	w, _ := guarded(t, SpendingConfig{})
+	w, _ := guarded(t, spending.Config{})
 	w.opens(badImage, broken)
 	for i := range 8 {
 		w.writes(fmt.Sprint("mine-", i))
@@ -70,26 +70,26 @@ func TestOrdersAreHeldButForOneProbe(t *testing.T) {
 
 // To the guard a standalone NodeClaim that was paused for hours is as old as its instance, also after a restart.
 func TestOrderIsBoughtWhenItIsLetGo(t *testing.T) {
-	w, c := guarded(t, SpendingConfig{})
+	w, c := guarded(t, spending.Config{})
 	w.writes("mine", func(c *capacity.Claim) { c.CreatedAt = epoch.Add(-5 * time.Hour) })
 	w.parts.standalone.takeOrders(t.Context())
 	w.settled()
 	for range 2 {
-		if got := w.spending.machines["mine"]; got == nil || !got.at.Equal(epoch) {
+		if got := w.claims["mine"].Purchase; w.spending.Decided("mine") || got.When != epoch.Unix() {
 			t.Errorf("%+v, want it bought at %s", got, epoch)
 		}
 		w.leads()
 	}
 	c.Step(time.Hour)
-	before, _ := testutil.GetCounterMetricValue(unserved.WithLabelValues(""))
-	w.parts.prices.wasted(w.parts.claims.Claim("mine"))
-	if now, _ := testutil.GetCounterMetricValue(unserved.WithLabelValues("")); now-before > 2.01 || now <= before {
+	before, _ := metric(t, "dovetail_unserved_dollars_total", "", "")
+	w.spending.Wasted(w.parts.claims.Claim("mine"))
+	if now, _ := metric(t, "dovetail_unserved_dollars_total", "", ""); now-before > 2.01 || now <= before {
 		t.Errorf("$%.2f were spent on an hour of a machine for $2", now-before)
 	}
 	others := &capacity.Claim{Name: "karpenters", Pool: "pool", NodeClass: "class", Launched: true, InstanceType: "large", Zone: "a", CapacityType: "on-demand", CreatedAt: epoch.Add(-time.Hour)}
-	before, _ = testutil.GetCounterMetricValue(unserved.WithLabelValues("pool"))
-	w.parts.prices.wasted(others)
-	if now, _ := testutil.GetCounterMetricValue(unserved.WithLabelValues("pool")); now != before {
+	before, _ = metric(t, "dovetail_unserved_dollars_total", "pool", "")
+	w.spending.Wasted(others)
+	if now, _ := metric(t, "dovetail_unserved_dollars_total", "pool", ""); now != before {
 		t.Errorf("a machine that nobody watched has cost $%.2f for nothing", now-before)
 	}
 }
@@ -101,7 +101,7 @@ func TestOrderThatIsNotLaunchedIsNoProbe(t *testing.T) {
 		"the cloud will not have it": func(w *world) { w.broken["Launch"] = capacity.ErrRefused },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := guarded(t, SpendingConfig{})
+			w, c := guarded(t, spending.Config{})
 			w.opens(badImage, broken)
 			fails(w)
 			w.writes("mine")
@@ -109,7 +109,7 @@ func TestOrderThatIsNotLaunchedIsNoProbe(t *testing.T) {
 			w.settled()
 			clear(w.broken)
 			c.Step(2 * time.Minute)
-			w.spending.settle(w.reservations)
+			w.spending.Settle(w.reservations)
 			w.parts.standalone.takeOrders(t.Context())
 			w.settled()
 			if got := w.bought(); len(got) != 1 {
@@ -122,7 +122,7 @@ func TestOrderThatIsNotLaunchedIsNoProbe(t *testing.T) {
 // A static pool gets one node as a probe, and reports why it has no more.
 func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 	for _, k := range []guard.Key{badImage, guard.PodKey("pool", guard.Workload{Owner: "NodePool/pool"})} {
-		w, c := guarded(t, SpendingConfig{})
+		w, c := guarded(t, spending.Config{})
 		w.opens(k, guard.Fault{Machine: k.Machine(), Cause: "x", Message: "it does not come up"})
 		w.wants(3)
 		for range 5 {
@@ -140,10 +140,10 @@ func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 		for _, name := range w.bought() {
 			cl := w.parts.claims.Claim(name)
 			cl.Initialized, cl.InitializedAt = true, c.Now()
-			w.spending.observe(cl)
+			w.spending.Observe(cl)
 		}
-		c.Step(servedAfter)
-		w.spending.settle(w.reservations)
+		c.Step(2 * time.Minute)
+		w.spending.Settle(w.reservations)
 		w.parts.staticPools.keepStatic(t.Context())
 		w.settled()
 		if got := w.bought(); len(got) != 3 {
@@ -154,7 +154,7 @@ func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 
 // Pods wait, get the reason, and one instance is bought for some of them, which probes all breakers that stop them.
 func TestOneMachineProbesAllThatHoldsTheSamePods(t *testing.T) {
-	w, c := guarded(t, SpendingConfig{})
+	w, c := guarded(t, spending.Config{})
 	w.opens(badImage, broken)
 	w.opens(badPods, thrown)
 	w.submit(8)
@@ -165,7 +165,7 @@ func TestOneMachineProbesAllThatHoldsTheSamePods(t *testing.T) {
 	for range 3 {
 		w.parts.prober.probe(t.Context())
 		w.settled()
-		c.Step(idleFor)
+		c.Step(30 * time.Second)
 	}
 	names := w.bought()
 	if len(names) != 1 {
@@ -178,26 +178,26 @@ func TestOneMachineProbesAllThatHoldsTheSamePods(t *testing.T) {
 
 // A probe that a budget forbids is not planned each second.
 func TestProbeOverBudgetWaits(t *testing.T) {
-	w, _ := guarded(t, SpendingConfig{Budget: Budget{DollarsPerHour: 0.5}})
+	w, _ := guarded(t, spending.Config{Budget: spending.Budget{DollarsPerHour: 0.5}})
 	w.opens(badPods, thrown)
 	w.submit(1)
 	w.plans()
 	w.parts.prober.probe(t.Context())
-	if got := w.spending.due(); len(got) != 0 || len(w.bought()) != 0 {
+	if got := w.spending.Due(); len(got) != 0 || len(w.bought()) != 0 {
 		t.Errorf("due again at once: %v; bought %v", got, w.bought())
 	}
 }
 
 // If another purchase has taken a breaker's probe, a probe that was planned meanwhile is refused.
 func TestProbeIsBoughtOnce(t *testing.T) {
-	w, _ := guarded(t, SpendingConfig{})
+	w, _ := guarded(t, spending.Config{})
 	w.opens(badImage, broken)
 	plan := func() *capacity.Plan {
 		n := cheapest(w.Pools(w.InstanceTypes)[0], "new-0")
 		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: capacity.RefOf(w.pod(0)), Node: n.ID}}}
 	}
 	a, b := plan(), plan()
-	how := buying{lift: w.spending.due()}
+	how := buying{lift: w.spending.Due()}
 	w.parts.purchases.reserve(a, 0, how)
 	w.parts.purchases.reserve(b, 0, how)
 	if len(a.Nodes) != 1 || len(b.Nodes) != 0 || len(b.Refused) != 1 {
@@ -207,7 +207,7 @@ func TestProbeIsBoughtOnce(t *testing.T) {
 
 // A breaker stops replacements, too.
 func TestReplacementIsHeld(t *testing.T) {
-	w, _ := guarded(t, SpendingConfig{})
+	w, _ := guarded(t, spending.Config{})
 	node, pods := w.fullNode(2)
 	w.opens(badImage, broken)
 	w.parts.Replacements.Replace(node, pods, nil)
@@ -260,7 +260,7 @@ func (p together) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
 func TestNewImages(t *testing.T) {
 	for name, planner := range map[string]Planner{"plain pods": plain{}, "pods that count on each other's places": together{}} {
 		t.Run(name, func(t *testing.T) {
-			w, _ := guarded(t, SpendingConfig{NewImageNodes: 2})
+			w, _ := guarded(t, spending.Config{NewImageNodes: 2})
 			w.parts.planning.planner = planner
 			w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {
 				own := *it
@@ -285,55 +285,5 @@ func TestNewImages(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A purchase for one breaker leaves, to other breakers that are due, only offerings without an alternative.
-func TestOffersOfAProbeThatOthersHoldBack(t *testing.T) {
-	offer := func(image, zone string) capacity.NodeOffer {
-		return capacity.NodeOffer{Type: &capacity.InstanceType{Image: image}, Offer: capacity.Offer{Zone: zone}}
-	}
-	for _, tt := range []struct {
-		name   string
-		offers []capacity.NodeOffer
-		want   string
-		spares bool
-	}{
-		{"some are free", []capacity.NodeOffer{offer("i", "a"), offer("i", "b")}, "b", true},
-		{"none is free", []capacity.NodeOffer{offer("i", "a")}, "a", false},
-		{"all are free", []capacity.NodeOffer{offer("i", "b"), offer("j", "a")}, "b a", false},
-	} {
-		n := &capacity.PlannedNode{Pool: &capacity.Pool{NodeClass: "class"}, Offers: tt.offers}
-		spares := spares(guard.MachineKey("class", "i", "a"), n)
-		if got := strings.Join(zonesOf(n.Offers), " "); got != tt.want || spares != tt.spares {
-			t.Errorf("%s: %s, spared: %v; want %s, %v", tt.name, got, spares, tt.want, tt.spares)
-		}
-	}
-}
-
-// Nodes of a static pool that are Ready and lack a device count against the pool that they were bought for.
-func TestNewImageOfAStaticPool(t *testing.T) {
-	p := newPurse(t, SpendingConfig{NewImageNodes: 2})
-	pool := &capacity.Pool{Name: "pool", NodeClass: "class"}
-	offers := []capacity.NodeOffer{{Type: &capacity.InstanceType{Name: "m", Image: "ami-new"}, Offer: capacity.Offer{Zone: "a", Available: true}}}
-	w := guard.Workload{Owner: "NodePool/pool"}
-	bought := 0
-	for round := range 5 { // as Launcher.grow does
-		node, held := p.forPool(pool, &capacity.PlannedNode{Pool: pool, Offers: offers}, w)
-		adm := p.admit(10-bought, func() *money { return &money{} })
-		for range 10 - bought {
-			if why, _ := adm.refuses(pool, node.Offers, []guard.Workload{w}, held.probe, false, ""); why != "" {
-				break
-			}
-			name := fmt.Sprint("m", bought)
-			p.buyAs(&capacity.Claim{Name: name, Pool: "pool", NodeClass: "class"}, node.Offers, fmt.Sprint("r", round), w, held.probe)
-			p.named(name, "node-"+name)
-			p.ready("node-" + name) // but no device plugin registers
-			bought++
-		}
-		p.clock.Step(time.Minute)
-	}
-	if bought != 2 {
-		t.Errorf("%d machines of an image none of which was ever initialized, want 2", bought)
 	}
 }

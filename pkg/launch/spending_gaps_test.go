@@ -3,6 +3,8 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // A probe is a launch like others: it is not for pods of namespaces that namespaceSelector leaves out, nor for pods that preemption makes
@@ -27,7 +30,7 @@ func TestProbesAreForPodsThatMayCauseLaunches(t *testing.T) {
 		want                int
 	}{{true, false, 1}, {false, false, 0}, {true, true, 0}} {
 		w := newWorld(t)
-		w.clock, w.budget = clocktesting.NewFakeClock(epoch), &SpendingConfig{}
+		w.clock, w.budget = clocktesting.NewFakeClock(epoch), &spending.Config{}
 		w.selector = labels.SelectorFromSet(labels.Set{"nodes": "true"})
 		w.leads()
 		if err := w.namespaces.Add(namespace("d", labels.Set{"nodes": fmt.Sprint(tc.selected)})); err != nil {
@@ -86,11 +89,20 @@ func (p oneInPool) node(v *capacity.View, o capacity.Options, c *capacity.Class,
 // Two workloads fail in one pool of the same cause, and one of them can't run elsewhere. That must not keep the other from being tried in
 // another pool.
 func TestTrialsAreForWhoCanUseThePool(t *testing.T) {
-	w, c := guarded(t, SpendingConfig{})
-	w.otherPool = "z"
-	w.parts.planning.planner = oneInPool{"pool"}
-	for i, app := range []string{"a", "b"} {
+	w, c := guarded(t, spending.Config{})
+	w.otherPool, w.planner = "z", oneInPool{"pool"}
+	apps := []string{"a", "b"}
+	for _, app := range apps {
 		w.opens(guard.PodKey("pool", guard.Workload{Namespace: "d", Owner: "ReplicaSet/" + app}), guard.Fault{Cause: "taint x", Message: "taint x evicts it"})
+	}
+	w.parts.writer.WriteRecords(t.Context())
+	later := fmt.Sprintf(`"next":%d`, c.Now().Add(6*time.Hour).Unix())
+	w.kept[ofPool] = regexp.MustCompile(`"next":\d+`).ReplaceAllString(w.kept[ofPool], later)
+	if n := strings.Count(w.kept[ofPool], later); n != len(apps) {
+		t.Fatalf("%d breakers are probed later: %s", n, w.kept[ofPool])
+	}
+	w.leads()
+	for i, app := range apps {
 		pod := w.pod(i)
 		pod.Name, pod.UID, pod.Labels = app, types.UID(app), map[string]string{"app": app}
 		pod.OwnerReferences[0].Name, pod.OwnerReferences[0].UID = app, types.UID("rs-"+app)
@@ -100,9 +112,6 @@ func TestTrialsAreForWhoCanUseThePool(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Submit(capacity.RefOf(pod), class, now) })
-	}
-	for _, b := range w.spending.guard.Breakers() {
-		b.Next = c.Now().Add(6 * time.Hour)
 	}
 	for range 10 {
 		w.plans()
@@ -119,10 +128,10 @@ func TestTrialsAreForWhoCanUseThePool(t *testing.T) {
 func TestPoolChangesAreTriedWhereNodesWereRefused(t *testing.T) {
 	w, c := refusedNode(t)
 	w.broken["CreateNode"] = errors.New("label team is missing") // of the Node as it was
-	w.spending.PoolChanged("pool", "class", false)
+	w.spending.Changes.PoolChanged("pool", "class", false)
 	w.asks(c, 2)
-	if got := w.spending.due(); len(got) == 0 {
-		t.Errorf("nothing is tried after the pool has changed: %s", w.spending.guard.Breakers()[0].Text())
+	if got := w.spending.Due(); len(got) == 0 {
+		t.Errorf("nothing is tried after the pool has changed: %q", w.notes)
 	}
 }
 
@@ -131,18 +140,18 @@ func TestANodeThatExistsIsNotRefused(t *testing.T) {
 	w, c := refusedNode(t)
 	w.broken["CreateNode"] = apierrors.NewAlreadyExists(schema.GroupResource{Resource: "nodes"}, "n")
 	w.asks(c, 20)
-	if got := w.spending.due(); len(got) == 0 {
-		t.Errorf("nothing is tried: %s", w.spending.guard.Breakers()[0].Text())
+	if got := w.spending.Due(); len(got) == 0 {
+		t.Errorf("nothing is tried: %q", w.notes)
 	}
 }
 
 func refusedNode(t *testing.T) (*world, *clocktesting.FakeClock) {
-	w, c := guarded(t, SpendingConfig{})
+	w, c := guarded(t, spending.Config{})
 	s := w.spending
 	claim := &capacity.Claim{Name: "c", Pool: "pool", NodeClass: "class", Launched: true, CreatedAt: c.Now(), Purchase: &guard.Purchase{Round: "r"}}
-	s.buy(claim, nil, nil)
-	s.nodeRefused(claim, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, errors.New("label team is missing"))
-	s.overClaim("c", true)
+	s.Buy(claim, nil, nil)
+	s.NodeRefused(claim, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, errors.New("label team is missing"))
+	s.Ended("c", true)
 	return w, c
 }
 
@@ -150,15 +159,15 @@ func refusedNode(t *testing.T) (*world, *clocktesting.FakeClock) {
 func (w *world) asks(c *clocktesting.FakeClock, minutes int) {
 	for range minutes {
 		c.Step(time.Minute)
-		w.parts.records.askAboutNodes(w.t.Context())
-		w.spending.settle(w.reservations)
+		w.parts.writer.RetryNodes(w.t.Context())
+		w.spending.Settle(w.reservations)
 	}
 }
 
 // Whoever makes NodeClaims anew under other names is known by what they ask for, or by the controller.
 func TestStandaloneClaimsAreCountedByWhatTheyAskFor(t *testing.T) {
 	for _, pool := range []string{"", "pool"} {
-		w, c := guarded(t, SpendingConfig{})
+		w, c := guarded(t, spending.Config{})
 		launched := 0
 		for i := range 96 { // one each quarter of an hour for a day
 			name := fmt.Sprint("workstation-", i)
@@ -168,14 +177,14 @@ func TestStandaloneClaimsAreCountedByWhatTheyAskFor(t *testing.T) {
 			if got := w.claims[name]; got != nil && got.ProviderID != "" {
 				launched++
 				w.spending.Ending(name, &guard.Fault{Cause: guard.CauseUninitialized + ": resource nvidia.com/gpu", Message: "no device"})
-				w.spending.overClaim(name, true)
+				w.spending.Ended(name, true)
 			}
 			c.Step(15 * time.Minute)
 			w.mu.Lock()
 			delete(w.claims, name)
 			w.mu.Unlock()
 			w.parts.cleanup.forget(name)
-			w.spending.settle(w.reservations)
+			w.spending.Settle(w.reservations)
 		}
 		if launched > 10 {
 			t.Errorf("pool %q: %d machines in a day", pool, launched)
@@ -190,72 +199,5 @@ func TestStandaloneClaimsAreCountedByWhatTheyAskFor(t *testing.T) {
 	two.Order = &capacity.Order{Owner: "Workspace/a"}
 	if got := orderedAs(&two).Owner; got != "Workspace/a" {
 		t.Errorf("a controller's claim counts as %s", got)
-	}
-}
-
-// A node that may become a known image or a new one counts among the nodes of the new one, until there are enough of these.
-func TestNewImagesBesideKnownOnes(t *testing.T) {
-	p := newPurse(t, SpendingConfig{NewImageNodes: 2})
-	p.guard.Know("class", "ami-known")
-	pool := &capacity.Pool{Name: "pool", NodeClass: "class"}
-	offer := func(name, image string) capacity.NodeOffer {
-		return capacity.NodeOffer{Type: &capacity.InstanceType{Name: name, Image: image}, Offer: capacity.Offer{Zone: "a", Available: true, Price: 1}}
-	}
-	check := p.admit(10, func() *money { return &money{} })
-	fresh := 0
-	for range 10 {
-		offers := check.spare(pool, []capacity.NodeOffer{offer("m7g.large", "ami-new"), offer("m7i.large", "ami-known")}, []guard.Workload{web})
-		if why, _ := check.refuses(pool, offers, []guard.Workload{web}, nil, false, ""); why != "" {
-			t.Fatalf("a node that may become a known image is refused: %s", why)
-		}
-		if len(offers) == 2 {
-			fresh++
-		}
-	}
-	if fresh != 2 {
-		t.Errorf("%d nodes may become the new image, want 2", fresh)
-	}
-	only := []capacity.NodeOffer{offer("m7g.large", "ami-new")}
-	if why, soon := check.refuses(pool, check.spare(pool, only, nil), nil, nil, false, ""); why == "" || !soon {
-		t.Errorf("a third node of the new image alone: %q", why)
-	}
-}
-
-// A controller may never make the pods that capacity was launched ahead for. None is launched ahead for it again for an hour.
-func TestCapacityAheadOfPodsThatDoNotCome(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
-	pod := p.pod("p", "")
-	p.buys("for-a-pod", pod)
-	p.Emptied("for-a-pod")
-	if p.unfulfilledOf(pod) {
-		t.Error("a machine for a pod that is known counts as one for pods that did not come")
-	}
-	p.buys("ahead")
-	p.Emptied("ahead")
-	if !p.unfulfilledOf(pod) {
-		t.Error("more would be launched ahead at once")
-	}
-	p.passes(time.Hour)
-	if p.unfulfilledOf(pod) {
-		t.Error("nothing is launched ahead any more an hour later")
-	}
-}
-
-// Each of many Jobs of one owner wants one pod. Some that are thrown off are few of the owner's.
-func TestPodsOfManyControllersAreCountedTogether(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
-	for i := range 20 {
-		p.buys(fmt.Sprint("c", i), p.pod(fmt.Sprint("p", i), ""))
-	}
-	for i := range 3 {
-		pod := p.pod(fmt.Sprint("p", i), "", func(pod *corev1.Pod) {
-			pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].APIVersion = "Job", "batch/v1"
-		})
-		p.mu.Lock()
-		p.throwLocked(p.machines[fmt.Sprint("c", i)], web, pod, &guard.Fault{Cause: causePreempted}, p.clock.Now())
-		p.mu.Unlock()
-	}
-	if got := len(p.guard.Breakers()); got != 0 {
-		t.Errorf("%d breakers after three pods of twenty were preempted", got)
 	}
 }

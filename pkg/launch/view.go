@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // viewer takes views of the cluster for plans. It belongs to the planner's goroutine.
@@ -27,7 +28,7 @@ type viewer struct {
 	pending      *pending.Pods
 	owners       *pending.Owners
 	daemons      func() []*capacity.DaemonSet
-	spending     *Spending
+	spending     *spending.Guard
 	tracker      *NodeTracker
 	storage      *storageLimits
 	clock        clock.PassiveClock
@@ -60,7 +61,7 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*view, er
 	v.DaemonSets = vi.daemons()
 	v.Namespaces = vi.pending.Classes.Namespaces
 	v.Pools = vi.storage.on(vi.claims.Pools(vi.cloud.InstanceTypes))
-	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return vi.spending.unfulfilledOf(vi.pending.Get(w.Ref.UID)) })
+	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return vi.spending.Unfulfilled(vi.pending.Get(w.Ref.UID)) })
 	v.Demand = append(demand(waiting), pending.Anticipated(expecting, vi.pending, vi.owners, held(flights, adopted, vi.pending.Has), vi.clock.Now())...)
 
 	byName := map[string]*ledger.InFlight{}

@@ -1,4 +1,4 @@
-package launch
+package spending
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -16,72 +15,71 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
+// pluginSpread is the name of the scheduler's filter that counts pods by topology domain (k8s.io/kubernetes, plugins/names).
+const pluginSpread = "PodTopologySpread"
+
 // Pods returns the handler for the scheduler's pod informer: it watches what becomes of pods on our instances.
-func (s *Spending) Pods() cache.ResourceEventHandler {
+func (g *Guard) Pods() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { s.podChanged(o.(*corev1.Pod), false) },
+		AddFunc: func(o any) { g.podChanged(o.(*corev1.Pod), false) },
 		UpdateFunc: func(old, o any) {
 			before, now := old.(*corev1.Pod), o.(*corev1.Pod)
 			if before.UID != now.UID {
-				s.podChanged(before, true)
+				g.podChanged(before, true)
 			}
 			if before.Spec.NodeName != now.Spec.NodeName || (before.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) {
-				s.podMoved(now)
+				g.podMoved(now)
 			}
-			s.podChanged(now, false)
+			g.podChanged(now, false)
 		},
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
 			}
 			if pod, ok := o.(*corev1.Pod); ok {
-				s.podMoved(pod)
-				s.podChanged(pod, true)
+				g.podMoved(pod)
+				g.podChanged(pod, true)
 			}
 		},
 	}
 }
 
-func (s *Spending) podChanged(pod *corev1.Pod, gone bool) {
-	if s == nil {
+func (g *Guard) podChanged(pod *corev1.Pod, gone bool) {
+	if g == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.byNode[pod.Spec.NodeName]
-	if pod.Spec.NodeName == "" {
-		b = s.byPod[pod.UID] // it may have been preempted while it was being bound
-		if b == nil || !objects.Ended(pod) && pod.DeletionTimestamp == nil && !gone {
-			return
-		}
-	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := g.state.instances.of(pod, objects.Ended(pod) || pod.DeletionTimestamp != nil || gone)
 	if b == nil || b.pods == nil {
 		return
 	}
-	s.addPodLocked(b, pod)
+	g.state.observePod(b, pod, g.clock.Now())
 	if gone {
 		delete(b.pods, pod.UID)
 	}
-	s.noticeLocked()
+	g.state.notice()
 }
 
 // podMoved records that a pod has been bound to its node, or is being deleted.
-func (s *Spending) podMoved(pod *corev1.Pod) {
-	if s == nil || pod.Spec.NodeName == "" || objects.DaemonSetKey(pod) != "" {
+func (g *Guard) podMoved(pod *corev1.Pod) {
+	if g == nil || pod.Spec.NodeName == "" || objects.DaemonSetKey(pod) != "" {
 		return
 	}
-	w := s.workloadOf(pod)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.moved[w] = s.clock.Now()
+	w := g.WorkloadOf(pod)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state.recent.moved[w] = g.clock.Now()
 }
 
-// addPodLocked updates the state of a pod on an instance.
-func (s *Spending) addPodLocked(b *watched, pod *corev1.Pod) {
+// WorkloadOf returns the workload that the pod belongs to.
+func (g *Guard) WorkloadOf(pod *corev1.Pod) guard.Workload { return g.state.workloads.of(pod) }
+
+// observePod updates the state of a pod on an instance.
+func (s *state) observePod(b *instance, pod *corev1.Pod, now time.Time) {
 	if objects.DaemonSetKey(pod) != "" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 		return
 	}
-	now := s.clock.Now()
 	l := b.pods[pod.UID]
 	if l == nil {
 		if objects.Ended(pod) && pod.DeletionTimestamp != nil {
@@ -90,8 +88,8 @@ func (s *Spending) addPodLocked(b *watched, pod *corev1.Pod) {
 		l = &boundPod{workload: s.workload(pod, b)}
 		b.pods[pod.UID] = l
 	}
-	s.ranLocked(b, l, now) // before it is marked as left: it may be deleted already
-	switch cause, message := s.thrownOff(pod); {
+	s.ran(b, l, now) // before it is marked as left: it may be deleted already
+	switch cause, message := s.nodes.thrownOff(pod); {
 	case l.left:
 	case cause != "":
 		l.left = true
@@ -101,27 +99,27 @@ func (s *Spending) addPodLocked(b *watched, pod *corev1.Pod) {
 			return // it goes with its instance
 		}
 		f := guard.Fault{Machine: sick, Cause: cause, Message: fmt.Sprintf("pod %s/%s had to leave node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
-		served := s.guard.Served(b.claim)
+		served := s.breakers.Served(b.claim)
 		switch {
 		case !slices.Contains(b.workloads, l.workload):
 		case served: // a probe that works for other workloads
-			s.guard.Fail(b.claim, f, now)
+			s.breakers.Fail(b.claim, f, now)
 		default:
 			b.thrown = append(b.thrown, f)
 		}
 		if now.Sub(b.at) < thrownWithin && !(served && cause == causePreempted) {
-			s.throwLocked(b, l.workload, pod, &f, now)
+			s.throw(b, l.workload, pod, &f, now)
 		}
 	case objects.Ended(pod) && pod.DeletionTimestamp == nil:
 		if !l.counted && !disrupted(pod) {
 			l.counted = true
-			s.serveLocked(b, l.workload, now, true)
+			s.serve(b, l.workload, now)
 		}
 		l.left = true
 	case pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil:
 		if l.running.IsZero() {
 			l.running = now
-			s.guard.Ran(b.claim, l.workload)
+			s.breakers.Ran(b.claim, l.workload)
 		}
 	case pod.DeletionTimestamp != nil:
 		l.left = true // its owner wanted it gone
@@ -129,21 +127,11 @@ func (s *Spending) addPodLocked(b *watched, pod *corev1.Pod) {
 }
 
 // workload returns the workload that the pod belongs to, as recorded with the purchase if it is.
-func (s *Spending) workload(pod *corev1.Pod, b *watched) guard.Workload {
+func (s *state) workload(pod *corev1.Pod, b *instance) guard.Workload {
 	if w, ok := b.wanted[pod.UID]; ok {
 		return w
 	}
-	return s.workloadOf(pod)
-}
-
-func (s *Spending) workloadOf(pod *corev1.Pod) guard.Workload {
-	return s.owners.WorkloadOf(pod, func() *capacity.Class {
-		class, err := s.classes.Class(pod)
-		if err != nil {
-			return &capacity.Class{Namespace: pod.Namespace}
-		}
-		return class
-	})
+	return s.workloads.of(pod)
 }
 
 const causePreempted = "preempted"
@@ -152,7 +140,7 @@ const causePreempted = "preempted"
 var unhealthy = map[string]bool{"taint " + corev1.TaintNodeUnreachable: true, "taint " + corev1.TaintNodeNotReady: true}
 
 // thrownOff returns why a pod was evicted or rejected; empty: it wasn't, or it ended because of its owner, its instance's end or the cloud.
-func (s *Spending) thrownOff(pod *corev1.Pod) (cause, message string) {
+func (n Nodes) thrownOff(pod *corev1.Pod) (cause, message string) {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type != corev1.DisruptionTarget || c.Status != corev1.ConditionTrue {
@@ -162,7 +150,7 @@ func (s *Spending) thrownOff(pod *corev1.Pod) (cause, message string) {
 		case corev1.PodReasonPreemptionByScheduler:
 			return causePreempted, "it was preempted: " + c.Message
 		case "DeletionByTaintManager":
-			t := s.untolerated(pod)
+			t := n.untolerated(pod)
 			return "taint " + t, "taint " + cmp.Or(t, "that is gone by now") + " evicts it"
 		case "EvictionByEvictionAPI":
 			return "evicted", "it was evicted through the Eviction API: " + c.Message
@@ -200,8 +188,8 @@ func rejected(pod *corev1.Pod) bool {
 }
 
 // untolerated returns the key of a NoExecute taint of the pod's node that the pod doesn't tolerate.
-func (s *Spending) untolerated(pod *corev1.Pod) string {
-	for _, t := range s.taints(pod.Spec.NodeName) {
+func (n Nodes) untolerated(pod *corev1.Pod) string {
+	for _, t := range n.Taints(pod.Spec.NodeName) {
 		if t.Effect == corev1.TaintEffectNoExecute && !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool {
 			return o.TolerationSeconds == nil && capacity.Untolerated([]corev1.Toleration{o}, []corev1.Taint{t}) == nil
 		}) {
@@ -211,74 +199,45 @@ func (s *Spending) untolerated(pod *corev1.Pod) string {
 	return ""
 }
 
-func (s *Spending) throwLocked(b *watched, w guard.Workload, pod *corev1.Pod, f *guard.Fault, now time.Time) {
+// throw counts a pod that was evicted or rejected.
+func (s *state) throw(b *instance, w guard.Workload, pod *corev1.Pod, f *guard.Fault, now time.Time) {
 	// The controller may be one of many that a workload has, or there may be none that says how many its pods are together.
-	desired := max(s.owners.Desired(pod, s.pending.Created(objects.Controller(pod))), s.togetherLocked(w))
-	s.guard.Throw(b.claim, b.pool, w, desired, guard.Fault{Cause: f.Cause, Message: "NodeClaim " + b.claim + ": " + f.Message}, now)
+	desired := max(s.workloads.desired(pod), s.instances.together(w))
+	s.breakers.Throw(b.claim, b.pool, w, desired, guard.Fault{Cause: f.Cause, Message: "NodeClaim " + b.claim + ": " + f.Message}, now)
 }
 
-// togetherLocked returns how many pods of a workload are on instances, or have one bought for them.
-func (s *Spending) togetherLocked(w guard.Workload) int {
-	of := map[types.UID]bool{}
-	for _, b := range s.machines {
-		for uid, wanted := range b.wanted {
-			of[uid] = of[uid] || wanted == w
-		}
-		for uid, l := range b.pods {
-			of[uid] = of[uid] || l.workload == w && !l.left
-		}
-	}
-	n := 0
-	for _, is := range of {
-		if is {
-			n++
-		}
-	}
-	return n
-}
-
-// hasOtherPods reports whether pods are on the instance that it was not bought for. After a restart these may have been bound before the
-// pods it was bought for: if those are then refused, that is a race, and no fault of the instance.
-func (b *watched) hasOtherPods() bool {
-	for uid, l := range b.pods {
-		if _, ok := b.wanted[uid]; !ok && !l.left {
-			return true
-		}
-	}
-	return false
-}
-
-// rejectedByFilters records that a pod that was planned on a claim's node did not pass the scheduler's filters once the node existed. late:
+// RejectedByFilters records that a pod that was planned on a claim's node did not pass the scheduler's filters once the node existed. late:
 // in the pod's own scheduling cycle, when other pods may have been bound in between. beside: other pods are there, whether the informer
 // shows them yet or not.
-func (s *Spending) rejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, late, beside bool) {
-	if s == nil || pod == nil {
+func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, late, beside bool) {
+	if g == nil || pod == nil {
 		return
 	}
-	w := s.workloadOf(pod)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.machines[claim]
+	w := g.WorkloadOf(pod)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := &g.state
+	b := s.instances.byClaim[claim]
 	if b == nil || b.over {
 		return
 	}
-	now := s.clock.Now()
+	now := g.clock.Now()
 	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there can't run there: " + reason}
 	if plugin != "" {
 		f.Cause, f.Message = "filter "+plugin, fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason)
 	}
 	// This counts whatever other pods are on the instance: refused so often is no race.
 	if now.Sub(b.at) < thrownWithin {
-		s.throwLocked(b, w, pod, &f, now)
+		s.throw(b, w, pod, &f, now)
 	}
 	switch {
 	case beside || b.hasOtherPods():
 		return
-	case s.guard.Served(claim): // a probe that works for other workloads
-		s.guard.Fail(claim, f, now)
+	case s.breakers.Served(claim): // a probe that works for other workloads
+		s.breakers.Fail(claim, f, now)
 		return
 	}
 	// Pods of the workload have come or gone, or a domain that the spread counted is gone.
-	f.Overtaken = late && (s.moved[w].After(b.at) || plugin == pluginSpread && s.nodeGone.After(b.at))
+	f.Overtaken = late && (s.recent.moved[w].After(b.at) || plugin == pluginSpread && s.recent.nodeGone.After(b.at))
 	b.thrown = append(b.thrown, f)
 }

@@ -1,4 +1,4 @@
-package launch
+package spending
 
 import (
 	"k8s.io/component-base/metrics"

@@ -1,4 +1,4 @@
-package launch
+package spending
 
 import (
 	"crypto/sha256"
@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,24 +37,39 @@ const (
 	mostTemplates = 50_000
 )
 
+// Changes hears of the objects that breakers may depend on. Informer handlers call it, and Guard.Tend once a second. Its lock is not held
+// while the guard is called.
+type Changes struct {
+	guard *Guard
+
+	mu sync.Mutex
+	// workloads holds the last known state of each workload, later those whose retry annotation came too soon.
+	workloads map[guard.Workload]workloadState
+	later     map[guard.Workload]retryLater
+}
+
+func newChanges(g *Guard) *Changes {
+	return &Changes{guard: g, workloads: map[guard.Workload]workloadState{}, later: map[guard.Workload]retryLater{}}
+}
+
 // PoolChanged tells the guard that a pool's spec has changed, or that a user asks for a retry of all that keeps the pool from growing.
-func (s *Spending) PoolChanged(pool, class string, retry bool) {
+func (c *Changes) PoolChanged(pool, class string, retry bool) {
 	// A Node may be refused for a label that the pool's template lacks.
-	s.change(func(k guard.Key) bool { return k.Pool == pool || class != "" && k.Class == class }, retry)
+	c.guard.change(func(k guard.Key) bool { return k.Pool == pool || class != "" && k.Class == class }, retry)
 }
 
 // ClassChanged is PoolChanged for a node class. pools are those that use it.
-func (s *Spending) ClassChanged(class string, pools []string, retry bool) {
+func (c *Changes) ClassChanged(class string, pools []string, retry bool) {
 	of := map[string]bool{}
 	for _, p := range pools {
 		of[p] = true
 	}
-	s.change(func(k guard.Key) bool { return k.Class == class || k.Pool != "" && of[k.Pool] }, retry)
+	c.guard.change(func(k guard.Key) bool { return k.Class == class || k.Pool != "" && of[k.Pool] }, retry)
 }
 
 // Watch watches the objects that pods and DaemonSet pods are made from. Call it before the informers start.
-func (s *Spending) Watch(f informers.SharedInformerFactory) error {
-	for _, w := range s.watches(f) {
+func (c *Changes) Watch(f informers.SharedInformerFactory) error {
+	for _, w := range c.watches(f) {
 		if _, err := w.informer.AddEventHandler(w.handler); err != nil {
 			return fmt.Errorf("watching the workloads that the spending guard asks about: %w", err)
 		}
@@ -66,7 +82,7 @@ type watch struct {
 	handler  cache.ResourceEventHandler
 }
 
-func (s *Spending) watches(f informers.SharedInformerFactory) []watch {
+func (c *Changes) watches(f informers.SharedInformerFactory) []watch {
 	everywhere := func(k guard.Key) bool { return !k.Machine() }
 	daemons := f.Apps().V1().DaemonSets().Lister()
 	daemon := func(is func(*appsv1.DaemonSet) bool) bool { // their pods may run on any node
@@ -75,11 +91,11 @@ func (s *Spending) watches(f informers.SharedInformerFactory) []watch {
 	}
 	return []watch{
 		{f.Apps().V1().DaemonSets().Informer(), changes(func(ds *appsv1.DaemonSet) any { return ds.Spec.Template.Spec }, func(*appsv1.DaemonSet) {
-			s.change(func(guard.Key) bool { return true }, false) // no node is any good without the DaemonSet of its network or its devices
+			c.guard.change(func(guard.Key) bool { return true }, false) // no node is any good without the DaemonSet of its network or its devices
 		})},
 		{f.Core().V1().LimitRanges().Informer(), changes(func(l *corev1.LimitRange) any { return l.Spec }, func(l *corev1.LimitRange) {
 			sized := daemon(func(ds *appsv1.DaemonSet) bool { return ds.Namespace == l.Namespace })
-			s.change(func(k guard.Key) bool {
+			c.guard.change(func(k guard.Key) bool {
 				return everywhere(k) && (sized || k.PoolWide() || k.Workload.Namespace == l.Namespace)
 			}, false)
 		})},
@@ -88,41 +104,45 @@ func (s *Spending) watches(f informers.SharedInformerFactory) []watch {
 				return spec.RuntimeClassName != nil && *spec.RuntimeClassName == r.Name
 			}
 			sized := daemon(func(ds *appsv1.DaemonSet) bool { return uses(&ds.Spec.Template.Spec) })
-			users := s.usersWhere(func(pod *corev1.Pod) bool { return uses(&pod.Spec) })
-			s.change(func(k guard.Key) bool {
+			users := c.usersWhere(func(pod *corev1.Pod) bool { return uses(&pod.Spec) })
+			c.guard.change(func(k guard.Key) bool {
 				return everywhere(k) && (sized || users[k.Workload] || k.PoolWide() && len(users) > 0)
 			}, false)
 		})},
-		{f.Storage().V1().StorageClasses().Informer(), changes(func(c *storagev1.StorageClass) any { c = c.DeepCopy(); c.ObjectMeta = metav1.ObjectMeta{}; return c }, func(*storagev1.StorageClass) { s.change(everywhere, false) })},
-		{f.Storage().V1().CSIDrivers().Informer(), changes(func(d *storagev1.CSIDriver) any { return d.Spec }, func(*storagev1.CSIDriver) { s.change(everywhere, false) })},
-		{f.Core().V1().PersistentVolumeClaims().Informer(), changes(func(c *corev1.PersistentVolumeClaim) any {
-			return []any{c.Spec.VolumeName, c.Status.Phase == corev1.ClaimBound}
-		}, func(c *corev1.PersistentVolumeClaim) {
-			if users := s.usersOf(c); len(users) > 0 {
-				s.change(func(k guard.Key) bool { return users[k.Workload] }, false)
+		{f.Storage().V1().StorageClasses().Informer(), changes(func(sc *storagev1.StorageClass) any {
+			sc = sc.DeepCopy()
+			sc.ObjectMeta = metav1.ObjectMeta{}
+			return sc
+		}, func(*storagev1.StorageClass) { c.guard.change(everywhere, false) })},
+		{f.Storage().V1().CSIDrivers().Informer(), changes(func(d *storagev1.CSIDriver) any { return d.Spec }, func(*storagev1.CSIDriver) { c.guard.change(everywhere, false) })},
+		{f.Core().V1().PersistentVolumeClaims().Informer(), changes(func(pvc *corev1.PersistentVolumeClaim) any {
+			return []any{pvc.Spec.VolumeName, pvc.Status.Phase == corev1.ClaimBound}
+		}, func(pvc *corev1.PersistentVolumeClaim) {
+			if users := c.usersOf(pvc); len(users) > 0 {
+				c.guard.change(func(k guard.Key) bool { return users[k.Workload] }, false)
 			}
 		})},
-		{f.Resource().V1().ResourceClaims().Informer(), changes(func(c *resourcev1.ResourceClaim) any {
-			return []any{c.Spec, c.Status.Allocation != nil}
-		}, func(c *resourcev1.ResourceClaim) {
-			if metav1.GetControllerOfNoCopy(c) != nil {
+		{f.Resource().V1().ResourceClaims().Informer(), changes(func(rc *resourcev1.ResourceClaim) any {
+			return []any{rc.Spec, rc.Status.Allocation != nil}
+		}, func(rc *resourcev1.ResourceClaim) {
+			if metav1.GetControllerOfNoCopy(rc) != nil {
 				return // made for one pod, from its template
 			}
-			if users := s.usersWhere(func(pod *corev1.Pod) bool { return usesClaim(pod, c) }); len(users) > 0 {
-				s.change(func(k guard.Key) bool { return users[k.Workload] }, false)
+			if users := c.usersWhere(func(pod *corev1.Pod) bool { return usesClaim(pod, rc) }); len(users) > 0 {
+				c.guard.change(func(k guard.Key) bool { return users[k.Workload] }, false)
 			}
 		})},
-		{f.Apps().V1().ReplicaSets().Informer(), s.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.ReplicaSet).Spec.Template })},
-		{f.Apps().V1().StatefulSets().Informer(), s.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.StatefulSet).Spec.Template })},
-		{f.Batch().V1().Jobs().Informer(), s.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*batchv1.Job).Spec.Template })},
+		{f.Apps().V1().ReplicaSets().Informer(), c.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.ReplicaSet).Spec.Template })},
+		{f.Apps().V1().StatefulSets().Informer(), c.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*appsv1.StatefulSet).Spec.Template })},
+		{f.Batch().V1().Jobs().Informer(), c.workloadChanges(func(o metav1.Object) *corev1.PodTemplateSpec { return &o.(*batchv1.Job).Spec.Template })},
 	}
 }
 
 // usersOf returns the workloads whose waiting pods use a claim.
-func (s *Spending) usersOf(c *corev1.PersistentVolumeClaim) map[guard.Workload]bool {
-	return s.usersWhere(func(pod *corev1.Pod) bool {
-		return pod.Namespace == c.Namespace && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
+func (c *Changes) usersOf(pvc *corev1.PersistentVolumeClaim) map[guard.Workload]bool {
+	return c.usersWhere(func(pod *corev1.Pod) bool {
+		return pod.Namespace == pvc.Namespace && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == pvc.Name
 		})
 	})
 }
@@ -135,20 +155,39 @@ func usesClaim(pod *corev1.Pod, c *resourcev1.ResourceClaim) bool {
 }
 
 // usersWhere returns the workloads of the waiting pods that match, or nil if no breaker is open.
-func (s *Spending) usersWhere(is func(*corev1.Pod) bool) map[guard.Workload]bool {
-	s.mu.Lock()
-	open := slices.ContainsFunc(s.guard.Breakers(), (*guard.Breaker).Open)
-	s.mu.Unlock()
-	if !open {
+func (c *Changes) usersWhere(is func(*corev1.Pod) bool) map[guard.Workload]bool {
+	if !c.anyOpen() {
 		return nil
 	}
 	out := map[guard.Workload]bool{}
-	for _, pod := range s.pending.All() {
+	for _, pod := range c.guard.state.workloads.pods.All() {
 		if is(pod) {
-			out[s.workloadOf(pod)] = true
+			out[c.guard.WorkloadOf(pod)] = true
 		}
 	}
 	return out
+}
+
+// anyOpen reports whether launches are paused for any reason.
+func (c *Changes) anyOpen() bool {
+	g := c.guard
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state.anyOpen()
+}
+
+// poolWide returns the pool-wide breakers that are open because of a workload, too.
+func (c *Changes) poolWide(w guard.Workload) map[guard.Key]bool {
+	g := c.guard
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wide := map[guard.Key]bool{}
+	for _, b := range g.state.breakers.Breakers() {
+		if b.Key.PoolWide() && slices.Contains(b.Members, w) {
+			wide[b.Key] = true
+		}
+	}
+	return wide
 }
 
 // changes returns a handler that calls f when spec returns something else for an object than before. Added and deleted objects are changes,
@@ -178,15 +217,15 @@ func changes[T metav1.Object](spec func(T) any, f func(T)) cache.ResourceEventHa
 
 // workloadChanges returns a handler that looks for changed pod templates and for the retry annotation. A Deployment's are seen on its
 // ReplicaSets: its controller copies its annotations to them.
-func (s *Spending) workloadChanges(template func(metav1.Object) *corev1.PodTemplateSpec) cache.ResourceEventHandler {
+func (c *Changes) workloadChanges(template func(metav1.Object) *corev1.PodTemplateSpec) cache.ResourceEventHandler {
 	seen := func(o any, initial bool) {
 		if obj, ok := o.(metav1.Object); ok {
-			s.workloadSeen(obj, template(obj), initial)
+			c.workloadSeen(obj, template(obj), initial)
 		}
 	}
 	return cache.ResourceEventHandlerDetailedFuncs{AddFunc: seen, UpdateFunc: func(before, o any) {
 		seen(o, false)
-		s.jobAsks(before, o)
+		c.jobAsks(before, o)
 	}}
 }
 
@@ -229,7 +268,7 @@ func (o origin) before(other origin) bool {
 	return o.made.Before(other.made) // the owner was created anew
 }
 
-func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, initial bool) {
+func (c *Changes) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, initial bool) {
 	w, ok := rootOf(o)
 	if !ok {
 		return
@@ -240,12 +279,12 @@ func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, init
 		return
 	}
 	sum := sha256.Sum256(spec)
-	now := s.clock.Now()
+	now := c.guard.clock.Now()
 	after := workloadState{of: originOf(o), template: string(sum[:8]), retry: retry}
-	s.mu.Lock()
-	before, known := s.workloads[w]
+	c.mu.Lock()
+	before, known := c.workloads[w]
 	if known && after.of.before(before.of) {
-		s.mu.Unlock()
+		c.mu.Unlock()
 		return
 	}
 	known = known && !initial
@@ -258,52 +297,47 @@ func (s *Spending) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, init
 	wait := retrySpacing - now.Sub(before.retried)
 	if asks && wait > 0 {
 		after.retry, after.retried = before.retry, before.retried
-		s.later[w] = retryLater{before.retried.Add(retrySpacing), o, t}
+		c.later[w] = retryLater{before.retried.Add(retrySpacing), o, t}
 	} else if asks {
 		after.retried = now
-		delete(s.later, w)
+		delete(c.later, w)
 	}
 	asks = asks && wait <= 0
-	if _, have := s.workloads[w]; len(s.workloads) >= mostTemplates && !have {
-		clear(s.workloads)
+	if _, have := c.workloads[w]; len(c.workloads) >= mostTemplates && !have {
+		clear(c.workloads)
 	}
-	s.workloads[w] = after
-	wide := map[guard.Key]bool{} // pool-wide breakers that are open because of this workload, too
-	for _, b := range s.guard.Breakers() {
-		if b.Key.PoolWide() && slices.Contains(b.Members, w) {
-			wide[b.Key] = true
-		}
-	}
-	s.mu.Unlock()
+	c.workloads[w] = after
+	c.mu.Unlock()
 	if changed || asks {
-		s.change(func(k guard.Key) bool { return k.Workload == w }, asks)
+		wide := c.poolWide(w)
+		c.guard.change(func(k guard.Key) bool { return k.Workload == w }, asks)
 		if len(wide) > 0 { // other workloads wait for these as well, and a retry of this workload is no retry of them
-			s.change(func(k guard.Key) bool { return wide[k] }, false)
+			c.guard.change(func(k guard.Key) bool { return wide[k] }, false)
 		}
 	}
 }
 
 // jobAsks handles the retry annotation on a Job that nothing owns: its pods count by their shape.
-func (s *Spending) jobAsks(before, now any) {
+func (c *Changes) jobAsks(before, now any) {
 	old, _ := before.(*batchv1.Job)
 	job, ok := now.(*batchv1.Job)
 	if !ok || old == nil || metav1.GetControllerOfNoCopy(job) != nil || job.Annotations[objects.AnnotationRetry] == "" || job.Annotations[objects.AnnotationRetry] == old.Annotations[objects.AnnotationRetry] {
 		return
 	}
-	users := s.usersWhere(func(pod *corev1.Pod) bool { return objects.Controller(pod) == job.UID })
-	s.mu.Lock()
+	users := c.usersWhere(func(pod *corev1.Pod) bool { return objects.Controller(pod) == job.UID })
+	c.mu.Lock()
 	for w := range users {
-		state := s.workloads[w]
-		if s.clock.Since(state.retried) < retrySpacing {
+		state := c.workloads[w]
+		if c.guard.clock.Since(state.retried) < retrySpacing {
 			delete(users, w)
 			continue
 		}
-		state.retried = s.clock.Now()
-		s.workloads[w] = state
+		state.retried = c.guard.clock.Now()
+		c.workloads[w] = state
 	}
-	s.mu.Unlock()
+	c.mu.Unlock()
 	if len(users) > 0 {
-		s.change(func(k guard.Key) bool { return users[k.Workload] }, true)
+		c.guard.change(func(k guard.Key) bool { return users[k.Workload] }, true)
 	}
 }
 
@@ -315,19 +349,19 @@ type retryLater struct {
 }
 
 // retryNow handles retry annotations that came too soon, once it is time.
-func (s *Spending) retryNow() {
-	now := s.clock.Now()
+func (c *Changes) retryNow() {
+	now := c.guard.clock.Now()
 	var due []retryLater
-	s.mu.Lock()
-	for w, r := range s.later {
+	c.mu.Lock()
+	for w, r := range c.later {
 		if !now.Before(r.at) {
 			due = append(due, r)
-			delete(s.later, w)
+			delete(c.later, w)
 		}
 	}
-	s.mu.Unlock()
+	c.mu.Unlock()
 	for _, r := range due {
-		s.workloadSeen(r.object, r.template, false)
+		c.workloadSeen(r.object, r.template, false)
 	}
 }
 

@@ -1,4 +1,4 @@
-package launch
+package spending
 
 import (
 	"fmt"
@@ -40,9 +40,9 @@ func (p *purse) paused() *purse {
 			if !k.Machine() {
 				m.Workloads = []guard.Workload{k.Workload}
 			}
-			p.guard.Buy(name, m)
-			p.guard.Fail(name, guard.Fault{Machine: k.Machine(), Cause: fmt.Sprint("x", i), Message: "x"}, p.clock.Now())
-			p.guard.End(name, p.clock.Now())
+			p.state.breakers.Buy(name, m)
+			p.state.breakers.Fail(name, guard.Fault{Machine: k.Machine(), Cause: fmt.Sprint("x", i), Message: "x"}, p.clock.Now())
+			p.state.breakers.End(name, p.clock.Now())
 		}
 	}
 	return p
@@ -50,7 +50,7 @@ func (p *purse) paused() *purse {
 
 // early returns which of the breakers are due for a probe: the image's, the application's, the other one's.
 func (p *purse) early() (out string) {
-	due := p.due()
+	due := p.Due()
 	for _, k := range []guard.Key{badImage, guard.PodKey("pool", app), guard.PodKey("pool", web)} {
 		if slices.Contains(due, k) {
 			out += map[bool]string{true: "image ", false: k.Workload.Owner + " "}[k.Machine()]
@@ -105,7 +105,7 @@ func (p *purse) hears(before, after runtime.Object, initial bool) {
 			p.t.Fatal(err)
 		}
 	}
-	for _, w := range p.watches(f) {
+	for _, w := range p.Changes.watches(f) {
 		switch {
 		case w.informer != informer:
 		case before != nil && before.(metav1.Object).GetName() == after.(metav1.Object).GetName():
@@ -180,7 +180,7 @@ func TestEarlyProbes(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPurse(t, SpendingConfig{}).paused()
+			p := newPurse(t, Config{}).paused()
 			agent := &appsv1.DaemonSet{ObjectMeta: meta("kube-system", "agent")}
 			agent.Spec.Template.Spec.RuntimeClassName = ptr.To("agents")
 			p.daemonSets = []*appsv1.DaemonSet{agent}
@@ -207,7 +207,7 @@ func TestEarlyProbes(t *testing.T) {
 
 // Of a Deployment's ReplicaSets the latest counts, in whatever order they are seen, also after a rollback.
 func TestTemplateOfADeployment(t *testing.T) {
-	p := newPurse(t, SpendingConfig{}).paused()
+	p := newPurse(t, Config{}).paused()
 	// Both change as the rollout proceeds, first the new one, then the old one: neither is a change of the template.
 	first, second := revisionOf("app-1", 1, "a"), revisionOf("app-2", 2, "b")
 	p.hears(nil, second, true)
@@ -227,7 +227,7 @@ func TestTemplateOfADeployment(t *testing.T) {
 
 // A Deployment that is deleted and created anew begins with revision 1.
 func TestTemplateOfADeploymentThatIsMadeAnew(t *testing.T) {
-	p := newPurse(t, SpendingConfig{}).paused()
+	p := newPurse(t, Config{}).paused()
 	p.hears(nil, revisionOf("app-7", 7, "a"), true)
 	p.hears(nil, revisionOf("app-x", 1, "b", func(rs *appsv1.ReplicaSet) {
 		rs.OwnerReferences[0].UID, rs.CreationTimestamp = "anew", metav1.NewTime(epoch)
@@ -239,7 +239,7 @@ func TestTemplateOfADeploymentThatIsMadeAnew(t *testing.T) {
 
 // The retry annotation works with each new value, at most every five minutes, and never because an older ReplicaSet has an older value.
 func TestRetryOfAWorkload(t *testing.T) {
-	p := newPurse(t, SpendingConfig{}).paused()
+	p := newPurse(t, Config{}).paused()
 	old, rs := revisionOf("app-1", 1, "a", asking("one")), revisionOf("app-2", 2, "b")
 	p.hears(nil, old, true)
 	p.hears(nil, rs, true)
@@ -269,11 +269,11 @@ func TestRetryOfAWorkload(t *testing.T) {
 		t.Error("heard within five minutes of the last one")
 	}
 	p.clock.Step(time.Second)
-	if p.retryNow(); !p.probed(app) {
+	if p.Changes.retryNow(); !p.probed(app) {
 		t.Error("not heard when the five minutes are over")
 	}
 	p.clock.Step(50 * time.Minute)
-	if p.retryNow(); p.probed(app) || asks("three") {
+	if p.Changes.retryNow(); p.probed(app) || asks("three") {
 		t.Error("heard twice")
 	}
 }
@@ -283,7 +283,7 @@ func (p *purse) probed(w guard.Workload) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k, now := guard.PodKey("pool", w), p.clock.Now()
-	for _, b := range p.guard.Breakers() {
+	for _, b := range p.state.breakers.Breakers() {
 		if b.Key != k {
 			continue
 		}
@@ -293,9 +293,9 @@ func (p *purse) probed(w guard.Workload) bool {
 		forced := b.Next.Equal(now)
 		name := fmt.Sprint("again-", len(p.kept), now)
 		p.kept[guard.Owner{Pool: name}] = ""
-		p.guard.Buy(name, guard.Bought{Purchase: guard.Purchase{Round: name, Workloads: []guard.Workload{w}, Probes: []guard.Key{k}}, Pool: "pool", At: now})
-		p.guard.Fail(name, guard.Fault{Cause: "x", Message: "x"}, now)
-		p.guard.End(name, now)
+		p.state.breakers.Buy(name, guard.Bought{Purchase: guard.Purchase{Round: name, Workloads: []guard.Workload{w}, Probes: []guard.Key{k}}, Pool: "pool", At: now})
+		p.state.breakers.Fail(name, guard.Fault{Cause: "x", Message: "x"}, now)
+		p.state.breakers.End(name, now)
 		return forced
 	}
 	return false
@@ -303,19 +303,19 @@ func (p *purse) probed(w guard.Workload) bool {
 
 // The annotation works on a Job without a controller, too: its pods count by their shape. A Job that was created with it asks for nothing.
 func TestRetryOfAJob(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	pod := p.pod("p", "", func(pod *corev1.Pod) {
 		pod.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job", Controller: ptr.To(true)}
 	})
 	p.pending.Handler().OnAdd(pod, false)
-	shape := p.workloadOf(pod)
+	shape := p.WorkloadOf(pod)
 	k := guard.PodKey("pool", shape)
 	p.mu.Lock()
 	for i, probes := range [][]guard.Key{nil, {k}} {
 		name := fmt.Sprint("m", i)
-		p.guard.Buy(name, guard.Bought{Purchase: guard.Purchase{Round: name, Workloads: []guard.Workload{shape}, Probes: probes}, Pool: "pool", At: p.clock.Now()})
-		p.guard.Fail(name, guard.Fault{Cause: "x"}, p.clock.Now())
-		p.guard.End(name, p.clock.Now())
+		p.state.breakers.Buy(name, guard.Bought{Purchase: guard.Purchase{Round: name, Workloads: []guard.Workload{shape}, Probes: probes}, Pool: "pool", At: p.clock.Now()})
+		p.state.breakers.Fail(name, guard.Fault{Cause: "x"}, p.clock.Now())
+		p.state.breakers.End(name, p.clock.Now())
 	}
 	p.mu.Unlock()
 	job := func(retry string) *batchv1.Job {
@@ -341,7 +341,7 @@ func TestRetryOfAJob(t *testing.T) {
 
 // A pool-wide breaker is probed when one of the workloads it is open for changes, not when any does.
 func TestPausedPoolIsProbedForItsOwn(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	wide := guard.PoolKey("pool", "x")
 	p.mu.Lock()
 	for i := range 4 {
@@ -350,9 +350,9 @@ func TestPausedPoolIsProbedForItsOwn(t *testing.T) {
 		if i == 3 {
 			m.Probes = []guard.Key{wide}
 		}
-		p.guard.Buy(name, m)
-		p.guard.Fail(name, guard.Fault{Cause: "x", Message: "x"}, p.clock.Now())
-		p.guard.End(name, p.clock.Now())
+		p.state.breakers.Buy(name, m)
+		p.state.breakers.Fail(name, guard.Fault{Cause: "x", Message: "x"}, p.clock.Now())
+		p.state.breakers.End(name, p.clock.Now())
 	}
 	p.mu.Unlock()
 	of := func(app string) func(*appsv1.ReplicaSet) {
@@ -361,7 +361,7 @@ func TestPausedPoolIsProbedForItsOwn(t *testing.T) {
 	for _, app := range []string{"stranger", "app1"} {
 		p.hears(nil, revisionOf(app+"-1", 1, "a", of(app)), true)
 		p.hears(nil, revisionOf(app+"-2", 2, "b", of(app)), false)
-		if got := slices.Contains(p.due(), wide); got != (app == "app1") {
+		if got := slices.Contains(p.Due(), wide); got != (app == "app1") {
 			t.Errorf("%s: probed: %v", app, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package launch
+package spending
 
 import (
 	"fmt"
@@ -67,13 +67,13 @@ func TestVerdicts(t *testing.T) {
 		}, "neither"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPurse(t, SpendingConfig{})
+			p := newPurse(t, Config{})
 			p.tells[node] = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoExecute}}
 			p.buys("c")
 			var last *corev1.Pod
 			for _, s := range tt.steps {
 				p.clock.Step(s.after)
-				p.settle(nil)
+				p.Settle(nil)
 				if s.gone {
 					p.podChanged(last, true)
 					continue
@@ -85,7 +85,7 @@ func TestVerdicts(t *testing.T) {
 				tt.end(p)
 			}
 			if p.verdict("c") == "undecided" {
-				p.overClaim("c", true)
+				p.Ended("c", true)
 			}
 			if got := p.verdict("c"); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
@@ -96,32 +96,32 @@ func TestVerdicts(t *testing.T) {
 
 // The verdict on an instance that was bought for no pod depends on its node.
 func TestVerdictOnAMachineForNoPod(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	c := p.buys("c")
-	p.machines["c"].workloads = nil
+	p.state.instances.byClaim["c"].workloads = nil
 	c.Initialized, c.InitializedAt = true, p.clock.Now()
-	p.observe(c)
+	p.Observe(c)
 	p.passes(119 * time.Second)
 	if got := p.verdict("c"); got != "undecided" {
 		t.Errorf("before two minutes: %s", got)
 	}
 	p.passes(2 * time.Second)
-	if got := p.verdict("c"); got != "served" || !p.served["c"] {
-		t.Errorf("after two minutes: %s, to be recorded: %v", got, p.served)
+	if got := p.verdict("c"); got != "served" || !p.state.served["c"] {
+		t.Errorf("after two minutes: %s, to be recorded: %v", got, p.state.served)
 	}
 }
 
 // An instance that was ended because it is empty has failed if a pod that it was bought for still waits, and otherwise not.
 func TestEmptiedWhileItsPodsWait(t *testing.T) {
 	for waits, want := range map[bool]string{true: "failed: node pool pool, d ReplicaSet/web: given back", false: "neither"} {
-		p := newPurse(t, SpendingConfig{})
+		p := newPurse(t, Config{})
 		pod := p.pod("p", "")
 		p.buys("c", pod)
 		if waits {
 			p.pending.Handler().OnAdd(pod, false)
 		}
 		p.Emptied("c")
-		p.overClaim("c", true)
+		p.Ended("c", true)
 		if got := p.verdict("c"); got != want {
 			t.Errorf("pods wait: %v: %s, want %s", waits, got, want)
 		}
@@ -139,13 +139,13 @@ func TestRefusedByFilters(t *testing.T) {
 		{name: "others are there", shown: true, want: "undecided"},
 		{name: "others are being bound there", beside: true, want: "undecided"},
 	} {
-		p := newPurse(t, SpendingConfig{})
+		p := newPurse(t, Config{})
 		pod := p.pod("p", "")
 		p.buys("c", pod)
 		if tc.shown {
 			p.podChanged(p.pod("q", "node-c"), false)
 		}
-		p.rejectedByFilters("c", pod, "Picky", "no", true, tc.beside)
+		p.RejectedByFilters("c", pod, "Picky", "no", true, tc.beside)
 		p.passes(time.Second)
 		if got := p.verdict("c"); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
@@ -155,7 +155,7 @@ func TestRefusedByFilters(t *testing.T) {
 
 // While pods of the workload come or go, a spread may come to allow something else: that is forgiven twice.
 func TestRefusedWhilePodsMove(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	const forgiven = 2
 	for i := range forgiven + 1 {
 		name := fmt.Sprint("c", i)
@@ -163,8 +163,8 @@ func TestRefusedWhilePodsMove(t *testing.T) {
 		p.buys(name, pod)
 		p.clock.Step(time.Second)
 		p.podMoved(p.pod("other", "elsewhere"))
-		p.rejectedByFilters(name, pod, "", "the planned node did not pass", true, false)
-		p.overClaim(name, true)
+		p.RejectedByFilters(name, pod, "", "the planned node did not pass", true, false)
+		p.Ended(name, true)
 		want := "neither"
 		if i == forgiven {
 			want = "failed: node pool pool, d ReplicaSet/web: filter"
@@ -188,21 +188,21 @@ func TestRefusedAfterANodeHasLeft(t *testing.T) {
 		{plugin: "PodTopologySpread", want: "failed: node pool pool, d ReplicaSet/web: filter PodTopologySpread"},
 		{plugin: "NodeAffinity", leaves: true, want: "failed: node pool pool, d ReplicaSet/web: filter NodeAffinity"},
 	} {
-		p := newPurse(t, SpendingConfig{})
+		p := newPurse(t, Config{})
 		pod := p.pod("p", "")
 		c := p.buys("c", pod)
 		p.clock.Step(time.Second)
 		if tc.leaves {
-			p.nodeLeft()
+			p.NodeLeft()
 		}
 		if tc.starts {
-			p.restart(SpendingConfig{})
-			if err := p.restore(t.Context(), []*capacity.Claim{c}); err != nil {
+			p.restart(Config{})
+			if err := p.Restore(t.Context(), []*capacity.Claim{c}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		p.rejectedByFilters("c", pod, tc.plugin, "no", true, false)
-		p.overClaim("c", true)
+		p.RejectedByFilters("c", pod, tc.plugin, "no", true, false)
+		p.Ended("c", true)
 		if got := p.verdict("c"); got != tc.want {
 			t.Errorf("%+v: %s", tc, got)
 		}
@@ -222,11 +222,11 @@ func TestProbesThatAreOvertaken(t *testing.T) {
 		{plugin: "NodeAffinity", moves: true, want: []int{0, 0, 1, 1}},
 		{plugin: "NodeAffinity", leaves: true, want: []int{1, 2, 3, 4}},
 	} {
-		p := newPurse(t, SpendingConfig{})
+		p := newPurse(t, Config{})
 		pod := p.pod("p", "")
 		p.pending.Handler().OnAdd(pod, false)
 		p.buys("c", pod)
-		p.fail("c", guard.Fault{Cause: "deleted", Message: "somebody has deleted it"})
+		p.Fail("c", guard.Fault{Cause: "deleted", Message: "somebody has deleted it"})
 		var got []int
 		for i := range tc.want {
 			p.clock.Step(24 * time.Hour / 100)
@@ -234,15 +234,15 @@ func TestProbesThatAreOvertaken(t *testing.T) {
 			p.buysProbe(name, []guard.Key{guard.PodKey("pool", web)}, pod)
 			p.clock.Step(time.Second)
 			if tc.leaves {
-				p.nodeLeft()
+				p.NodeLeft()
 			}
 			if tc.moves {
 				p.podMoved(p.pod("other", "elsewhere"))
 			}
-			p.rejectedByFilters(name, pod, tc.plugin, "no", true, false)
+			p.RejectedByFilters(name, pod, tc.plugin, "no", true, false)
 			p.Emptied(name)
-			p.overClaim(name, true)
-			got = append(got, p.guard.Breakers()[0].Failed)
+			p.Ended(name, true)
+			got = append(got, p.state.breakers.Breakers()[0].Failed)
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: failed probes %v, want %v", tc.plugin, got, tc.want)
@@ -253,7 +253,7 @@ func TestProbesThatAreOvertaken(t *testing.T) {
 // Deletions of instances by a user are forgiven as long as they are of one round. A claim that was never launched ended for other reasons,
 // whenever that is reported.
 func TestDeletedAgainAndAgain(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	for _, tt := range []struct {
 		claim    string
 		launched bool
@@ -268,8 +268,8 @@ func TestDeletedAgainAndAgain(t *testing.T) {
 		p.clock.Step(time.Minute)
 		c := p.buys(tt.claim)
 		c.Launched = tt.launched
-		p.observe(c)
-		p.overClaim(tt.claim, true)
+		p.Observe(c)
+		p.Ended(tt.claim, true)
 		if got := p.verdict(tt.claim); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.claim, got, tt.want)
 		}
@@ -280,12 +280,12 @@ func TestDeletedAgainAndAgain(t *testing.T) {
 // gives the node up, afterwards it is a fault of the image.
 func TestEvictedFromAnUnhealthyNode(t *testing.T) {
 	for initialized, want := range map[bool]string{false: "undecided", true: "failed: node class class, image ami: taint node.kubernetes.io/unreachable"} {
-		p := newPurse(t, SpendingConfig{})
+		p := newPurse(t, Config{})
 		p.tells["node-c"] = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
 		c := p.buys("c")
 		if initialized {
 			c.Initialized, c.InitializedAt = true, p.clock.Now()
-			p.observe(c)
+			p.Observe(c)
 		}
 		p.podChanged(p.pod("p", "node-c"), false)
 		p.podChanged(p.pod("p", "node-c", target("DeletionByTaintManager", ""), deleted), true)
@@ -300,15 +300,15 @@ func TestEvictedFromAnUnhealthyNode(t *testing.T) {
 // capacity need no more.
 func TestUnusedMachines(t *testing.T) {
 	for waits, want := range map[bool]string{true: "failed: node pool pool, d ReplicaSet/web: given back", false: "neither"} {
-		p := newPurse(t, SpendingConfig{})
+		p := newPurse(t, Config{})
 		pod := p.pod("p", "")
 		for i := range mostGangs + 1 {
 			name := fmt.Sprint("c", i)
 			c := p.buys(name, pod)
 			c.Launched = true
-			p.observe(c)
-			p.unused(name, func(types.UID) bool { return waits })
-			p.overClaim(name, true)
+			p.Observe(c)
+			p.Unused(name, func(types.UID) bool { return waits })
+			p.Ended(name, true)
 			if got := p.verdict(name); i < mostGangs && got != "neither" || i == mostGangs && got != want {
 				t.Errorf("pods wait: %v, the %dth: %s", waits, i+1, got)
 			}
@@ -318,14 +318,14 @@ func TestUnusedMachines(t *testing.T) {
 
 // An instance whose pods were kept off while others of their workload came and went is forgiven, like one on which the filters refuse them.
 func TestEmptiedWhilePodsMove(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	pod := p.pod("p", "")
 	p.pending.Handler().OnAdd(pod, false)
 	p.buys("c", pod)
 	p.clock.Step(time.Second)
 	p.podMoved(p.pod("other", "elsewhere"))
 	p.Emptied("c")
-	p.overClaim("c", true)
+	p.Ended("c", true)
 	if got := p.verdict("c"); got != "neither" {
 		t.Error(got)
 	}
@@ -333,13 +333,13 @@ func TestEmptiedWhilePodsMove(t *testing.T) {
 
 // An instance that is empty because its pods were evicted or rejected has failed, however soon it is ended.
 func TestEmptiedByThrownPods(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	p.tells["node-c"] = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoExecute}}
 	p.buys("c")
 	p.podChanged(p.pod("p", "node-c"), false)
 	p.podChanged(p.pod("p", "node-c", target("DeletionByTaintManager", ""), deleted), true)
 	p.Emptied("c")
-	p.overClaim("c", true)
+	p.Ended("c", true)
 	if got, want := p.verdict("c"), "failed: node pool pool, d ReplicaSet/web: taint example.com/agent"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -347,7 +347,7 @@ func TestEmptiedByThrownPods(t *testing.T) {
 
 // A pod that was preempted while it was being bound is not on the instance yet.
 func TestPreemptedBeforeItWasBound(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	pod := p.pod("p", "", target("PreemptionByScheduler", ""), deleted)
 	p.buys("c", pod)
 	p.podChanged(pod, true)
@@ -359,7 +359,7 @@ func TestPreemptedBeforeItWasBound(t *testing.T) {
 
 // While capacity is reserved or a pod is there, time alone gives no verdict: a boot may take an hour.
 func TestNoVerdictWhileItsPodIsThere(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	p.buys("c")
 	p.podChanged(p.pod("p", "node-c"), false)
 	p.passes(time.Hour)
@@ -370,21 +370,21 @@ func TestNoVerdictWhileItsPodIsThere(t *testing.T) {
 
 // Served is recorded once, and what happens to the instance later is no failure of it.
 func TestServedIsWrittenOnce(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	p.buys("c")
 	p.podChanged(p.pod("p", "node-c", phase(corev1.PodRunning)), false)
 	p.passes(2 * time.Minute)
-	if !p.served["c"] {
+	if !p.state.served["c"] {
 		t.Fatal("not to be recorded")
 	}
-	clear(p.served)
+	clear(p.state.served)
 	p.podChanged(p.pod("q", "node-c", phase(corev1.PodSucceeded)), false)
 	p.passes(2 * time.Minute)
-	if len(p.served) > 0 {
+	if len(p.state.served) > 0 {
 		t.Error("to be recorded twice")
 	}
 	p.Ending("c", &guard.Fault{Machine: true, Cause: "instance ended"})
-	p.overClaim("c", true)
+	p.Ended("c", true)
 	if got := p.verdict("c"); got != "neither" {
 		t.Error(got)
 	}
@@ -392,7 +392,7 @@ func TestServedIsWrittenOnce(t *testing.T) {
 
 // Pods that are evicted or rejected again and again open their workload's breaker although the instance works for other pods.
 func TestThrownOffWhereOthersWork(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	p.buys("c")
 	p.podChanged(p.pod("good", "node-c", phase(corev1.PodRunning)), false)
 	p.passes(2 * time.Minute)
@@ -409,7 +409,7 @@ func TestThrownOffWhereOthersWork(t *testing.T) {
 
 // For pods without a controller the limit is the same as for a controller's: twice as many evictions and rejections as there are such pods.
 func TestPodsThatNothingOwnsAreCountedTogether(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	p.buys("c")
 	bare := func(name string, how ...func(*corev1.Pod)) *corev1.Pod {
 		pod := p.pod(name, "node-c", how...)
@@ -438,7 +438,7 @@ func TestPodsThatNothingOwnsAreCountedTogether(t *testing.T) {
 
 // A Job's pods that are gone before the next tick have served.
 func TestWorkThatIsGoneBeforeTheTick(t *testing.T) {
-	p := newPurse(t, SpendingConfig{})
+	p := newPurse(t, Config{})
 	p.buys("c")
 	p.podChanged(p.pod("p", "node-c", phase(corev1.PodRunning)), false)
 	p.clock.Step(servedAfter)

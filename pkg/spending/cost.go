@@ -1,0 +1,105 @@
+package spending
+
+import (
+	"math"
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Cost is what nodes cost, in dollars per hour, by pool.
+type Cost struct {
+	Running, InFlight map[string]float64
+}
+
+func (c *Cost) pool(name string) float64 { return c.Running[name] + c.InFlight[name] }
+
+func (c *Cost) total() (sum float64) {
+	for _, all := range []map[string]float64{c.Running, c.InFlight} {
+		for _, dollars := range all {
+			sum += dollars
+		}
+	}
+	return sum
+}
+
+// Cost adds up what the claims cost: launched ones at their price, others at the dearest offering they may become. claims are all NodeClaims
+// by name.
+func (g *Guard) Cost(claims map[string]*capacity.Claim) *Cost {
+	out := &Cost{Running: map[string]float64{}, InFlight: map[string]float64{}}
+	prices := map[string]map[capacity.OfferKey]float64{}
+	for _, c := range claims {
+		if prices[c.NodeClass] == nil {
+			prices[c.NodeClass] = g.prices(c.NodeClass)
+		}
+		of := prices[c.NodeClass]
+		switch {
+		case c.Launched:
+			out.Running[c.Pool] += priceOf(of, c)
+		case !c.Deleting && c.LaunchBatch != nil:
+			out.InFlight[c.Pool] += dearest(of, c.LaunchBatch.Offers)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, b := range g.state.instances.byClaim { // those that are bought but whose claims don't show their offerings yet
+		if c := claims[name]; c == nil || !c.Launched && !c.Deleting && c.LaunchBatch == nil {
+			out.InFlight[b.pool] += b.price
+		}
+	}
+	return out
+}
+
+// prices returns the list prices of a node class, in dollars per hour.
+func (g *Guard) prices(class string) map[capacity.OfferKey]float64 {
+	types, _ := g.types(class)
+	out := map[capacity.OfferKey]float64{}
+	for _, t := range types {
+		for _, o := range t.Offers {
+			if !math.IsInf(o.Price, 0) {
+				out[capacity.NodeOffer{Type: t, Offer: o}.Key()] = o.Price
+			}
+		}
+	}
+	return out
+}
+
+// priceOf returns the price of a launched claim: that of the offering it was launched with or, if that is unknown, the dearest of its
+// instance type in its zone.
+func priceOf(prices map[capacity.OfferKey]float64, c *capacity.Claim) float64 {
+	if p, ok := prices[capacity.OfferKey{InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType}]; ok {
+		return p
+	}
+	if c.LaunchBatch == nil {
+		return 0
+	}
+	return dearest(prices, slices.DeleteFunc(slices.Clone(c.LaunchBatch.Offers), func(k capacity.OfferKey) bool {
+		return k.InstanceType != c.InstanceType || k.Zone != c.Zone
+	}))
+}
+
+func dearest(prices map[capacity.OfferKey]float64, offers []capacity.OfferKey) (most float64) {
+	for _, k := range offers {
+		most = max(most, prices[k])
+	}
+	return most
+}
+
+func dearestOf(offers []capacity.NodeOffer) (most float64) {
+	for i := range offers {
+		if p := offers[i].Offer.Price; !math.IsInf(p, 0) {
+			most = max(most, p)
+		}
+	}
+	return most
+}
+
+// Wasted adds the cost of an instance that has ended without having served to the metric.
+func (g *Guard) Wasted(c *capacity.Claim) {
+	// It is unknown for instances that were not watched: Karpenter's, or those of a version without the guard.
+	if g == nil || c == nil || !c.Launched || c.Purchase == nil || c.Served || g.Served(c.Name) {
+		return
+	}
+	// When clocks differ, it may have been bought in our future.
+	unserved.WithLabelValues(c.Pool).Add(priceOf(g.prices(c.NodeClass), c) * max(g.clock.Since(boughtAt(c)), 0).Hours())
+}

@@ -1,0 +1,71 @@
+package spending
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+)
+
+// A controller may never make the pods that capacity was launched ahead for. None is launched ahead for it again for an hour.
+func TestCapacityAheadOfPodsThatDoNotCome(t *testing.T) {
+	p := newPurse(t, Config{})
+	pod := p.pod("p", "")
+	p.buys("for-a-pod", pod)
+	p.Emptied("for-a-pod")
+	if p.Unfulfilled(pod) {
+		t.Error("a machine for a pod that is known counts as one for pods that did not come")
+	}
+	p.buys("ahead")
+	p.Emptied("ahead")
+	if !p.Unfulfilled(pod) {
+		t.Error("more would be launched ahead at once")
+	}
+	p.passes(time.Hour)
+	if p.Unfulfilled(pod) {
+		t.Error("nothing is launched ahead any more an hour later")
+	}
+}
+
+// Each of many Jobs of one owner wants one pod. Some that are thrown off are few of the owner's.
+func TestPodsOfManyControllersAreCountedTogether(t *testing.T) {
+	p := newPurse(t, Config{})
+	for i := range 20 {
+		p.buys(fmt.Sprint("c", i), p.pod(fmt.Sprint("p", i), ""))
+	}
+	for i := range 3 {
+		pod := p.pod(fmt.Sprint("p", i), "", func(pod *corev1.Pod) {
+			pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].APIVersion = "Job", "batch/v1"
+		})
+		p.mu.Lock()
+		p.state.throw(p.state.instances.byClaim[fmt.Sprint("c", i)], web, pod, &guard.Fault{Cause: causePreempted}, p.clock.Now())
+		p.mu.Unlock()
+	}
+	if got := len(p.state.breakers.Breakers()); got != 0 {
+		t.Errorf("%d breakers after three pods of twenty were preempted", got)
+	}
+}
+
+// Each new node also gets a pod of another workload, and the filters refuse the pod it was bought for, again and again.
+func TestRefusedBesideOtherPods(t *testing.T) {
+	p := newPurse(t, Config{})
+	a := p.pod("a", "")
+	bought := 0
+	for p.state.breakers.HoldsPods("pool", web, p.clock.Now()) == nil && bought < 20 {
+		name := fmt.Sprint("m", bought)
+		p.buys(name, a)
+		q := p.pod(fmt.Sprint("q", bought), "node-"+name, phase(corev1.PodRunning))
+		q.OwnerReferences[0].Name = "other"
+		p.podChanged(q, false)
+		p.passes(30 * time.Second)
+		p.RejectedByFilters(name, a, "", "Insufficient cpu", true, false)
+		p.passes(4 * time.Minute)
+		bought++
+	}
+	if bought > 4 {
+		t.Errorf("%d machines were bought for one pod that the filters refuse on each", bought)
+	}
+}
