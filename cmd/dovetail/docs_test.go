@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // The commands of docs/plan.md work as they are written there, and print what the page says, except for times and column widths: costs and
@@ -86,7 +86,7 @@ func TestDocumentedFields(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	for budget, want := range map[time.Duration]int{0: 0, defaultBudget: launch.DefaultEffort, time.Second: 1_000_000, 1 << 62: 1<<31 - 1} {
+	for budget, want := range map[time.Duration]int{0: 0, defaultBudget: provisioning.DefaultEffort, time.Second: 1_000_000, 1 << 62: 1<<31 - 1} {
 		if got := effortOf(budget); got != want {
 			t.Errorf("%s is an effort of %d, want %d", budget, got, want)
 		}

@@ -11,9 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/daemons"
 )
 
 // For a DaemonSet that is added while a node is in flight capacity is reserved there, and released when the DaemonSet is deleted.
@@ -44,16 +48,17 @@ func TestRoomForDaemonSetsThatComeLater(t *testing.T) {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "logs", Generation: 1}}
 	ds.Spec.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}}}
-	class, err := capacity.ClassOf(daemonPod(ds), capacity.VolumeInfo{})
+	sets, err := daemons.New(w.informers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := func(daemons ...*capacity.DaemonSet) {
+	sets.ObserveSet(ds)
+	set := func(all ...*capacity.DaemonSet) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.daemons = daemons
+		w.daemons = all
 	}
-	set(&capacity.DaemonSet{Namespace: "d", Name: "logs", Class: class})
+	set(sets.List()...)
 	w.parts.Triggers.DaemonsChanged(false)
 	kept(100)
 	set()
@@ -109,13 +114,23 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 // End to end: the informer reports that a DaemonSet was deleted, and a pod that was refused permanently because of it gets its node.
 func TestDaemonsThatGoGivePodsAnotherChance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmitted(t)
 		w := newWorld(t)
 		w.planner = crowded{}
 		w.build()
-		w.parts.viewer.daemons = a.d.List
-		a.d.OnChange(w.parts.Triggers.DaemonsChanged)
+		client := fake.NewClientset(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "agent", UID: "agent", Generation: 1}})
+		f := informers.NewSharedInformerFactory(client, 0)
+		sets, err := daemons.New(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sets.OnChange(func(frees bool) {
+			w.mu.Lock()
+			w.daemons = sets.List()
+			w.mu.Unlock()
+			w.parts.Triggers.DaemonsChanged(frees)
+		})
 		ctx, cancel := context.WithCancel(t.Context())
+		defer f.Shutdown()
 		done := make(chan struct{})
 		go func() {
 			w.launcher.Run(ctx)
@@ -125,12 +140,16 @@ func TestDaemonsThatGoGivePodsAnotherChance(t *testing.T) {
 			cancel()
 			<-done
 		}()
+		f.Start(ctx.Done())
+		cache.WaitForCacheSync(ctx.Done(), sets.HasSynced)
 		w.submit(1)
 		pass(10 * time.Minute)
 		if _, instances, bound := w.count(); instances+bound > 0 || !w.reservations.Refused(w.pod(0).UID) {
 			t.Fatalf("%d instances and %d pods bound beside the DaemonSet", instances, bound)
 		}
-		a.d.observeSet(a.set, nil)
+		if err := client.AppsV1().DaemonSets("d").Delete(ctx, "agent", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		pass(5 * time.Second)
 		if _, instances, bound := w.count(); instances != 1 || bound != 1 {
 			t.Errorf("%d instances and %d pods bound seconds after the DaemonSet has gone, want one of each", instances, bound)

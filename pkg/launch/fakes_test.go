@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -77,7 +78,7 @@ type world struct {
 	seq               int
 	// maxInFlight is how many claims may be in flight; zero: 100.
 	maxInFlight int
-	planner     Planner
+	planner     provisioning.Planner
 	leaders     int64
 	// replicas is how many nodes the pool wants, if it is static; stale is the number in a cache that is behind; unseen are claims that the
 	// cache doesn't show.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -334,27 +332,6 @@ func nothingIsPlannedOn(t *testing.T, w *world, node string) {
 			t.Error("planned on the node that is fenced")
 		}
 	}
-}
-
-// Planner, static pools and standalone NodeClaims list the DaemonSets concurrently.
-func TestDaemonsAreAskedForByMany(t *testing.T) {
-	d := newDaemons(t)
-	for _, name := range []string{"a", "b", "c"} {
-		d.ObserveSet(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name)},
-			Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x"}}}}}})
-	}
-	daemons := d.List
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for range 50 {
-				if got := daemons(); len(got) != 3 {
-					t.Errorf("%d DaemonSets", len(got))
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // The end of a claim by a scale-down is no failed launch, however often it is reported.

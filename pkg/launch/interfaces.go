@@ -84,11 +84,6 @@ type World interface {
 	Verify(ctx context.Context, t capacity.Trial) ([]capacity.Rejection, error)
 }
 
-// Planner decides what to buy.
-type Planner interface {
-	Plan(v *capacity.View, o capacity.Options) *capacity.Plan
-}
-
 // NodeBuilder builds Node objects: the one created ahead of the kubelet, and the hypothetical one for the filters.
 type NodeBuilder interface {
 	NodeFor(c *capacity.Claim, inst capacity.Instance, declaredFeatures []string) *corev1.Node

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -57,9 +58,9 @@ type Parts struct {
 	Cloud          Cloud
 	Claims         ClaimLog
 	World, Recheck World
-	Planner        Planner
+	Planner        provisioning.Planner
 	// Rooms plans where nothing is bought. It is another Planner because a Planner remembers the catalog of its last plan.
-	Rooms   Planner
+	Rooms   provisioning.Planner
 	Nodes   NodeBuilder
 	Cluster Cluster
 	Queue   Queue
@@ -177,7 +178,7 @@ func (c *Controllers) plans(cfg Config, p Parts) {
 	c.viewer = &viewer{claims: c.claims, cloud: p.Cloud, world: p.World, reservations: p.Reservations, pending: p.Pending, owners: p.Owners,
 		daemons: p.Daemons, spending: p.Spending, tracker: c.Nodes, storage: c.storage, clock: p.Clock}
 	c.planning = &planning{viewer: c.viewer, planner: p.Planner, world: p.World, nodes: p.Nodes, pending: p.Pending, spending: p.Spending,
-		clock: p.Clock, options: cfg.Plan, refused: newFilterRefusals(p.Clock)}
+		clock: p.Clock, options: cfg.Plan, refused: provisioning.NewFilterRefusals(p.Clock)}
 	c.daemonRooms = &daemonRooms{reservations: p.Reservations, world: p.World, daemons: p.Daemons, triggers: c.Triggers}
 	c.Replacements = &Replacements{reservations: p.Reservations, pending: p.Pending, namespaces: c.Namespaces, triggers: c.Triggers, clock: p.Clock,
 		moves: map[string]*move{}}

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
@@ -21,7 +22,7 @@ type offers struct {
 	pending      *pending.Pods
 	viewer       *viewer
 	world        World
-	planner      Planner // for plans without pools; the planner of rounds would forget its catalog over them
+	planner      provisioning.Planner // for plans without pools; the planner of rounds would forget its catalog over them
 	nodes        NodeBuilder
 	committer    *committer
 	triggers     *Triggers
@@ -101,7 +102,7 @@ func (o *offers) offer(ctx context.Context) {
 			v.Nodes[i] = &shut
 		}
 	}
-	d := Decider{Planner: o.planner, World: o.world, Nodes: o.nodes, Pod: o.pending.Get}
+	d := provisioning.Decider{Planner: o.planner, World: o.world, Nodes: o.nodes, Pod: o.pending.Get}
 	plan, err := d.Decide(ctx, &v.Scene, capacity.Options{IgnorePreferences: o.options.IgnorePreferences})
 	if err != nil {
 		if ctx.Err() == nil {

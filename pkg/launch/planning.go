@@ -14,20 +14,21 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // planning makes verified plans. It belongs to the planner's goroutine.
 type planning struct {
 	viewer   *viewer
-	planner  Planner
+	planner  provisioning.Planner
 	world    World
 	nodes    NodeBuilder
 	pending  *pending.Pods
 	spending *spending.Guard
 	clock    clock.PassiveClock
 	options  capacity.Options
-	refused  *filterRefusals
+	refused  *provisioning.FilterRefusals
 }
 
 // decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are
@@ -54,7 +55,7 @@ func (p *planning) verified(ctx context.Context, v *view, pod func(types.UID) *c
 	forbidden, held := p.spending.Restrict(&v.View, pod, lift)
 	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)
 	v.Demand = withGangs(v.Demand, pod, gangs)
-	d := Decider{Planner: p.planner, World: p.world, Nodes: p.nodes, Pod: pod, Patience: DefaultPatience, Clock: p.clock, memory: p.refused}
+	d := provisioning.Decider{Planner: p.planner, World: p.world, Nodes: p.nodes, Pod: pod, Patience: provisioning.DefaultPatience, Clock: p.clock, Memory: p.refused}
 	plan, err := d.Decide(ctx, &v.Scene, opts)
 	if err != nil {
 		return nil, fmt.Errorf("the plan could not be verified: %w", err)

@@ -1,11 +1,9 @@
 package launch
 
 import (
-	"reflect"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,15 +67,5 @@ func TestNodeThatWasReplacedHasGone(t *testing.T) {
 	w.parts.Nodes.NodeChanged(old, node("2", "aws:///a/i-2"))
 	if cached() {
 		t.Error("the claim's Node has gone, and the ledger doesn't know")
-	}
-}
-
-func TestWhatWasReplacedHasGoneAndCome(t *testing.T) {
-	old := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "1", Generation: 1}}
-	made := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "2", Generation: 1}}
-	var got [][2]any
-	handlerOf(func(before, now any) { got = append(got, [2]any{before, now}) }).OnUpdate(old, made)
-	if want := [][2]any{{old, nil}, {nil, made}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("observed %v, want %v", got, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
@@ -258,7 +259,7 @@ func (p together) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
 
 // Of an image without any initialized node only so many instances are bought.
 func TestNewImages(t *testing.T) {
-	for name, planner := range map[string]Planner{"plain pods": plain{}, "pods that count on each other's places": together{}} {
+	for name, planner := range map[string]provisioning.Planner{"plain pods": plain{}, "pods that count on each other's places": together{}} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := guarded(t, spending.Config{NewImageNodes: 2})
 			w.parts.planning.planner = planner

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -34,9 +35,9 @@ type viewer struct {
 	clock        clock.PassiveClock
 }
 
-// view is a Scene with what writing its plan to the ledger needs besides.
+// view is a provisioning.Scene with what writing its plan to the ledger needs besides.
 type view struct {
-	Scene
+	provisioning.Scene
 	live     bool     // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
 	inFlight []string // claims that aren't initialized
 	// claimOf is the claim of each managed node, by node name.

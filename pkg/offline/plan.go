@@ -18,11 +18,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/daemons"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
@@ -93,7 +95,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	if explain != nil {
 		s.Plan.Explain = []types.UID{explain.UID}
 	}
-	daemons, err := launch.NewDaemons(c.informers)
+	daemons, err := daemons.New(c.informers)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +276,7 @@ type spent struct {
 }
 
 type timedPlanner struct {
-	launch.Planner
+	provisioning.Planner
 	spent *spent
 }
 

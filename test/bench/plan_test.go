@@ -18,8 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
-	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 	"github.com/dovetail-scheduler/dovetail/test/quality/workload"
 )
@@ -173,19 +172,19 @@ func (r *rig) burst(offered *catalog.Catalog, pods int, shape func(*corev1.Pod))
 }
 
 // decider returns a Decider like the launcher's that also measures the time of planning.
-func (s *stage) decider() (*launch.Decider, *timed) {
+func (s *stage) decider() (*provisioning.Decider, *timed) {
 	t := &timed{TB: s.TB, planner: planner.New()}
-	return &launch.Decider{Planner: t, World: worldOf{s.world}, Nodes: builder{}, Pod: func(uid types.UID) *corev1.Pod { return s.pods[uid] }}, t
+	return &provisioning.Decider{Planner: t, World: s.world, Nodes: builder{}, Pod: func(uid types.UID) *corev1.Pod { return s.pods[uid] }}, t
 }
 
 // plan builds the view, plans and verifies, and fails if not every pod is placed.
-func (s *stage) plan(b *testing.B, d *launch.Decider) {
+func (s *stage) plan(b *testing.B, d *provisioning.Decider) {
 	b.Helper()
 	if err := s.world.Refresh(s.ctx); err != nil {
 		b.Fatal(err)
 	}
-	view := &launch.Scene{View: capacity.View{Nodes: s.world.Nodes(nil), Pools: []*capacity.Pool{s.pool}, Demand: s.demand}}
-	plan, err := d.Decide(s.ctx, view, capacity.Options{Effort: launch.DefaultEffort})
+	view := &provisioning.Scene{View: capacity.View{Nodes: s.world.Nodes(nil), Pools: []*capacity.Pool{s.pool}, Demand: s.demand}}
+	plan, err := d.Decide(s.ctx, view, capacity.Options{Effort: provisioning.DefaultEffort})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -206,14 +205,8 @@ func (t *timed) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
 	return t.planner.Plan(v, o)
 }
 
-type worldOf struct{ *simulate.World }
-
-func (w worldOf) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {
-	return w.World.Nodes(decorate)
-}
-
 // builder creates the hypothetical nodes; no others are needed.
-type builder struct{ launch.NodeBuilder }
+type builder struct{}
 
 func (builder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {
 	return karpenter.PlannedNodeObject(p, name)

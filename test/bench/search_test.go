@@ -11,7 +11,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
+	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
 // BenchmarkFindPool searches the one pool of many that a filter accepts, with a filter that the planner doesn't know: for one pod, in
@@ -35,18 +36,18 @@ func BenchmarkFindPool(b *testing.B) {
 				pool.Labels = map[string]string{"team": pool.Name}
 				pools = append(pools, &pool)
 			}
-			f := &byTeam{worldOf: worldOf{s.world}, class: class.Key, team: pools[len(pools)-1].Name}
+			f := &byTeam{World: s.world, class: class.Key, team: pools[len(pools)-1].Name}
 			if err := s.world.Refresh(s.ctx); err != nil {
 				b.Fatal(err)
 			}
-			scene := &launch.Scene{View: capacity.View{Nodes: s.world.Nodes(nil), Pools: pools, Demand: s.demand}}
+			scene := &provisioning.Scene{View: capacity.View{Nodes: s.world.Nodes(nil), Pools: pools, Demand: s.demand}}
 			decider, _ := s.decider()
 			decider.World, decider.Patience, decider.Clock = f, time.Minute, clock.RealClock{}
 			var cpu samples
 			for b.Loop() {
 				f.tries = 0
 				before := cpuTime(b)
-				plan, err := decider.Decide(s.ctx, scene, capacity.Options{Effort: launch.DefaultEffort})
+				plan, err := decider.Decide(s.ctx, scene, capacity.Options{Effort: provisioning.DefaultEffort})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -62,7 +63,7 @@ func BenchmarkFindPool(b *testing.B) {
 
 // byTeam refuses pods of a class that the real filters accept, on nodes of any other team's pool.
 type byTeam struct {
-	worldOf
+	*simulate.World
 	class capacity.ClassKey
 	team  string
 	tries int
@@ -70,7 +71,7 @@ type byTeam struct {
 
 func (f *byTeam) Verify(ctx context.Context, t capacity.Trial) ([]capacity.Rejection, error) {
 	f.tries++
-	out, err := f.worldOf.Verify(ctx, t)
+	out, err := f.World.Verify(ctx, t)
 	teams := map[string]string{}
 	for _, n := range t.Nodes {
 		teams[n.Node.Name] = n.Node.Labels["team"]

@@ -15,7 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/daemons"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // TestEachConstraint checks every constraint that the planner knows against the scheduler's own filters, one by one.
@@ -65,7 +66,7 @@ var resourceCases = []single{
 		by: "NodeResourcesFit", blind: func(p *corev1.Pod) { p.Spec.Resources = nil }},
 	{name: "extended resources", pods: pods("web", 2, "100m", func(p *corev1.Pod) { requests(p)["nvidia.com/gpu"] = resource.MustParse("1") }),
 		by: "NodeResourcesFit", blind: func(p *corev1.Pod) { delete(requests(p), "nvidia.com/gpu") }, nodes: 2},
-	{name: "the number of pods", pods: pods("web", 120, "1m"), nodes: 2, by: "NodeResourcesFit", unseen: func(v *launch.Scene) {
+	{name: "the number of pods", pods: pods("web", 120, "1m"), nodes: 2, by: "NodeResourcesFit", unseen: func(v *provisioning.Scene) {
 		v.Pools = slices.Clone(v.Pools)
 		for i, p := range v.Pools {
 			other := *p
@@ -135,7 +136,7 @@ func special(effect corev1.TaintEffect) func(*scene) {
 	}
 }
 
-func untainted(v *launch.Scene) {
+func untainted(v *provisioning.Scene) {
 	v.Pools = slices.Clone(v.Pools)
 	for i, p := range v.Pools {
 		other := *p
@@ -156,7 +157,7 @@ var taintCases = []single{
 	{name: "PreferNoSchedule, and nothing else", pods: pods("web", 1, "1", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{zoneKey: "z-b"} }),
 		change: special(corev1.TaintEffectPreferNoSchedule), zones: []string{"z-b"}},
 	{name: "a cordoned node", pods: pods("web", 1, "1"), change: func(s *scene) { s.there("node", "z-b", 4).Spec.Unschedulable = true }, by: "NodeUnschedulable", nodes: 1,
-		unseen: func(v *launch.Scene) {
+		unseen: func(v *provisioning.Scene) {
 			n := *v.Nodes[0]
 			n.Unschedulable, n.Taints = false, nil
 			v.Nodes = []*capacity.Node{&n}
@@ -207,7 +208,7 @@ var spreadCases = []single{
 		change: func(s *scene) { s.full("z-a", "z-b") }, blind: unspread, by: "PodTopologySpread"},
 	{name: "pods that run count for spreading", pods: pods("web", 2, "100m", spreadOver(zoneKey)), by: "PodTopologySpread", zones: []string{"z-b", "z-c"},
 		change: func(s *scene) { s.full("z-b", "z-c"); s.there("node", "z-a", 0, pods("web", 1, "0")...) },
-		unseen: func(v *launch.Scene) {
+		unseen: func(v *provisioning.Scene) {
 			for i, n := range v.Nodes {
 				other := *n
 				other.Pods = nil
@@ -283,7 +284,7 @@ var podCases = []single{
 		by: "InterPodAffinity", zones: []string{"z-a", "z-b", "z-c"}},
 	{name: "anti-affinity to pods that run", pods: pods("web", 1, "100m", apart("db", zoneKey)), change: beside("default"), blind: unaffine, by: "InterPodAffinity", zones: []string{"z-b"}},
 	{name: "anti-affinity of pods that run", pods: pods("web", 1, "100m"), change: beside("default", apart("web", zoneKey)), by: "InterPodAffinity", zones: []string{"z-b"},
-		unseen: func(v *launch.Scene) {
+		unseen: func(v *provisioning.Scene) {
 			n := *v.Nodes[0]
 			n.Pods = nil
 			v.Nodes = []*capacity.Node{&n}
@@ -356,7 +357,7 @@ func agent(change func(*corev1.PodSpec)) func(*scene) {
 
 // daemonSets returns the DaemonSets in the form the planner uses.
 func daemonSets(sets ...*appsv1.DaemonSet) []*capacity.DaemonSet {
-	d, err := launch.NewDaemons(informers.NewSharedInformerFactory(fake.NewClientset(), 0))
+	d, err := daemons.New(informers.NewSharedInformerFactory(fake.NewClientset(), 0))
 	if err != nil {
 		panic(err)
 	}
@@ -366,7 +367,7 @@ func daemonSets(sets ...*appsv1.DaemonSet) []*capacity.DaemonSet {
 	return d.List()
 }
 
-func undaemoned(v *launch.Scene) { v.DaemonSets = nil }
+func undaemoned(v *provisioning.Scene) { v.DaemonSets = nil }
 
 var daemonCases = []single{
 	{name: "what DaemonSets take", pods: pods("web", 1, "3500m"), unseen: undaemoned, by: "NodeResourcesFit",

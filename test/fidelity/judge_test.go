@@ -20,8 +20,8 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 )
 
@@ -127,8 +127,8 @@ func (j *judge) refresh(tb testing.TB) {
 }
 
 // look returns the scene as the planning loop sees it, and its pods by UID. Pods that can't be planned for are left out of it.
-func (j *judge) look(s *scene) (*launch.Scene, map[types.UID]*corev1.Pod) {
-	out := &launch.Scene{}
+func (j *judge) look(s *scene) (*provisioning.Scene, map[types.UID]*corev1.Pod) {
+	out := &provisioning.Scene{}
 	out.Pools, out.DaemonSets, out.Namespaces = s.pools, s.daemons, j.namespaces
 	out.Nodes = j.world.Nodes(nil)
 	for _, n := range s.inFlight {
@@ -164,7 +164,7 @@ func objectOf(n *capacity.Node) *corev1.Node {
 }
 
 // trial returns the plan in the form in which the filters check it: every planned node exists from the start, with its DaemonSet pods.
-func trial(s *launch.Scene, plan *capacity.Plan, pods map[types.UID]*corev1.Pod) capacity.Trial {
+func trial(s *provisioning.Scene, plan *capacity.Plan, pods map[types.UID]*corev1.Pod) capacity.Trial {
 	t := capacity.Trial{Promised: s.Promised, Nodes: slices.Clone(s.Hypothetical)}
 	for _, n := range plan.Nodes {
 		t.Nodes = append(t.Nodes, capacity.TrialNode{Node: karpenter.PlannedNodeObject(n, n.ID), Pods: daemonPods(n.ID, n.Daemons)})

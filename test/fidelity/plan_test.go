@@ -14,7 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // TestRandomWorlds plans random worlds and checks the plans with the real filters. FIDELITY_WORLDS=N sets the number of worlds,
@@ -72,7 +72,7 @@ type planned struct {
 	tb    testing.TB
 	seed  uint64
 	scene *scene
-	view  *launch.Scene
+	view  *provisioning.Scene
 	pods  map[types.UID]*corev1.Pod
 	plan  *capacity.Plan
 	leave func()

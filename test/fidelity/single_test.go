@@ -13,7 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // single is a world in which one constraint decides. The scheduler's own filter for it must reject the plan of a planner that ignores
@@ -25,7 +25,7 @@ type single struct {
 	change func(*scene)
 	// blind removes the constraint from a pod, unseen from the rest of the world.
 	blind  func(*corev1.Pod)
-	unseen func(*launch.Scene)
+	unseen func(*provisioning.Scene)
 	// by is the filter that rejects the blind plan. Empty if the constraint is one that only scores, or one on nodes to launch, which
 	// the scheduler knows nothing about.
 	by string

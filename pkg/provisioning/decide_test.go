@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -17,9 +17,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
 
-// filters is a World whose filters refuse what the func objects to; its other methods are not used.
+// filters refuse what the func objects to.
 type filters struct {
-	World
 	object func(node *corev1.Node) string
 	trials int
 	err    error
@@ -40,7 +39,7 @@ func (f *filters) Verify(_ context.Context, t capacity.Trial) ([]capacity.Reject
 	return out, f.err
 }
 
-type builder struct{ NodeBuilder }
+type builder struct{}
 
 func (builder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: p.Labels}}
@@ -48,8 +47,7 @@ func (builder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {
 
 // twoZones has a pod whose zone must be fixed, and two zones to buy a node in, the second at twice the price.
 func twoZones(t *testing.T) *Scene {
-	w := newWorld(t)
-	pod := w.pod(0)
+	pod := unscheduled(0)
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 			{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpExists}}}}}}}
@@ -57,8 +55,7 @@ func twoZones(t *testing.T) *Scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	types, _ := w.InstanceTypes("")
-	small := types[0]
+	small := smallType()
 	small.Offers = []capacity.Offer{{Zone: "a", CapacityType: "on-demand", Price: 1, Available: true}, {Zone: "b", CapacityType: "on-demand", Price: 2, Available: true}}
 	return &Scene{View: capacity.View{
 		Pools:  []*capacity.Pool{{Name: "pool", Types: []*capacity.InstanceType{small}}},

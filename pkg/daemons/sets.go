@@ -1,4 +1,4 @@
-package launch
+package daemons
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Daemons keeps the DaemonSets as the planner needs them: on which nodes their pods run, and what the next pod requests. The scheduler's
+// Sets keeps the DaemonSets as the planner needs them: on which nodes their pods run, and what the next pod requests. The scheduler's
 // informers feed it; it shares their objects, and recomputes only the DaemonSets that an event concerns. It is safe for concurrent use.
 //
 // The next pod of a DaemonSet is expected to request
@@ -29,7 +29,7 @@ import (
 //  1. what the newest live pod of the current template requests: that pod has been through admission, webhooks included;
 //  2. while there is none, what the last one requested, as long as the template and the admission rules are unchanged;
 //  3. else what the template requests, with what the API server's own admission adds.
-type Daemons struct {
+type Sets struct {
 	rules  admissionRules
 	synced []cache.InformerSynced
 	// changed is called when a DaemonSet's next pod has changed; frees: it leaves capacity that it took before.
@@ -55,9 +55,9 @@ type daemonSet struct {
 	next     *capacity.DaemonSet // as List returns it; nil if template is
 }
 
-// NewDaemons returns Daemons that watch through the informers. Call it before they start.
-func NewDaemons(f informers.SharedInformerFactory) (*Daemons, error) {
-	d := &Daemons{rules: newAdmissionRules(f), sets: map[types.UID]*daemonSet{}}
+// New returns Sets that watch through the informers. Call it before they start.
+func New(f informers.SharedInformerFactory) (*Sets, error) {
+	d := &Sets{rules: newAdmissionRules(f), sets: map[types.UID]*daemonSet{}}
 	for _, h := range []struct {
 		informer cache.SharedIndexInformer
 		observe  func(before, now any)
@@ -78,15 +78,15 @@ func NewDaemons(f informers.SharedInformerFactory) (*Daemons, error) {
 }
 
 // OnChange sets the func that is called on each change. Call it before the informers start.
-func (d *Daemons) OnChange(f func(frees bool)) { d.changed = f }
+func (d *Sets) OnChange(f func(frees bool)) { d.changed = f }
 
 // HasSynced reports whether all objects that existed at the start have been seen.
-func (d *Daemons) HasSynced() bool {
+func (d *Sets) HasSynced() bool {
 	return !slices.ContainsFunc(d.synced, func(synced cache.InformerSynced) bool { return !synced() })
 }
 
 // List returns the DaemonSets ordered by namespace and name. The caller must not change them.
-func (d *Daemons) List() []*capacity.DaemonSet {
+func (d *Sets) List() []*capacity.DaemonSet {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, e := range d.sets {
@@ -110,12 +110,12 @@ func (d *Daemons) List() []*capacity.DaemonSet {
 }
 
 // ObservePod adds a pod that the informers don't show.
-func (d *Daemons) ObservePod(pod *corev1.Pod) { d.observePod(nil, pod) }
+func (d *Sets) ObservePod(pod *corev1.Pod) { d.observePod(nil, pod) }
 
 // ObserveSet adds a DaemonSet that the informers don't show.
-func (d *Daemons) ObserveSet(set *appsv1.DaemonSet) { d.observeSet(nil, set) }
+func (d *Sets) ObserveSet(set *appsv1.DaemonSet) { d.observeSet(nil, set) }
 
-func (d *Daemons) observeSet(before, now any) {
+func (d *Sets) observeSet(before, now any) {
 	was, _ := before.(*appsv1.DaemonSet)
 	set, _ := now.(*appsv1.DaemonSet)
 	d.change(cmp.Or(set, was).UID, func(e *daemonSet) {
@@ -130,7 +130,7 @@ func (d *Daemons) observeSet(before, now any) {
 	})
 }
 
-func (d *Daemons) observePod(before, now any) {
+func (d *Sets) observePod(before, now any) {
 	was, _ := before.(*corev1.Pod)
 	pod, _ := now.(*corev1.Pod)
 	owner, had := daemonSetOf(pod), daemonSetOf(was)
@@ -150,7 +150,7 @@ func (d *Daemons) observePod(before, now any) {
 }
 
 // observeRule recomputes the DaemonSets whose pods admission changes because of the object.
-func (d *Daemons) observeRule(before, now any) {
+func (d *Sets) observeRule(before, now any) {
 	if now == nil {
 		now = before
 	}
@@ -183,7 +183,7 @@ func concerns(rule, was any, set *appsv1.DaemonSet) bool {
 }
 
 // change applies do to what is known about a DaemonSet, and calls changed if its next pod is different afterwards.
-func (d *Daemons) change(uid types.UID, do func(e *daemonSet)) {
+func (d *Sets) change(uid types.UID, do func(e *daemonSet)) {
 	d.mu.Lock()
 	e := d.sets[uid]
 	if e == nil {
@@ -206,7 +206,7 @@ func (d *Daemons) change(uid types.UID, do func(e *daemonSet)) {
 }
 
 // rebuild computes the class of the template's pods from the admission rules.
-func (d *Daemons) rebuild(e *daemonSet) {
+func (d *Sets) rebuild(e *daemonSet) {
 	e.template = nil
 	if e.set == nil {
 		return
@@ -219,7 +219,7 @@ func (d *Daemons) rebuild(e *daemonSet) {
 }
 
 // choose updates what the next pod is.
-func (d *Daemons) choose(e *daemonSet) {
+func (d *Sets) choose(e *daemonSet) {
 	class := e.class()
 	switch {
 	case class == nil && e.next == nil, class != nil && e.next != nil && class.Key == e.next.Class.Key:

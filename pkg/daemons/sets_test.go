@@ -1,6 +1,8 @@
-package launch
+package daemons
 
 import (
+	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,9 +21,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-func newDaemons(t *testing.T) *Daemons {
+func newDaemons(t *testing.T) *Sets {
 	t.Helper()
-	d, err := NewDaemons(informers.NewSharedInformerFactory(fake.NewClientset(), 0))
+	d, err := New(informers.NewSharedInformerFactory(fake.NewClientset(), 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,7 @@ func TestDaemonRoomIsThatOfThePods(t *testing.T) {
 // admitted is a DaemonSet with its pods and the objects that admission reads, as informers report them.
 type admitted struct {
 	t       *testing.T
-	d       *Daemons
+	d       *Sets
 	f       informers.SharedInformerFactory
 	set     *appsv1.DaemonSet
 	told    []bool // changes that were reported, and whether they free capacity
@@ -68,7 +70,7 @@ type admitted struct {
 func newAdmitted(t *testing.T) *admitted {
 	a := &admitted{t: t, f: informers.NewSharedInformerFactory(fake.NewClientset(), 0), created: time.Unix(1000, 0)}
 	var err error
-	if a.d, err = NewDaemons(a.f); err != nil {
+	if a.d, err = New(a.f); err != nil {
 		t.Fatal(err)
 	}
 	a.d.OnChange(func(frees bool) { a.told = append(a.told, frees) })
@@ -311,4 +313,35 @@ func TestDaemonsForget(t *testing.T) {
 	if len(a.d.sets) != 0 {
 		t.Errorf("%d are still known", len(a.d.sets))
 	}
+}
+
+func TestWhatWasReplacedHasGoneAndCome(t *testing.T) {
+	old := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "1", Generation: 1}}
+	made := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "2", Generation: 1}}
+	var got [][2]any
+	handlerOf(func(before, now any) { got = append(got, [2]any{before, now}) }).OnUpdate(old, made)
+	if want := [][2]any{{old, nil}, {nil, made}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("observed %v, want %v", got, want)
+	}
+}
+
+// Planner, static pools and standalone NodeClaims list the DaemonSets concurrently.
+func TestDaemonsAreAskedForByMany(t *testing.T) {
+	d := newDaemons(t)
+	for _, name := range []string{"a", "b", "c"} {
+		d.ObserveSet(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name)},
+			Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x"}}}}}})
+	}
+	daemons := d.List
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				if got := daemons(); len(got) != 3 {
+					t.Errorf("%d DaemonSets", len(got))
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -20,13 +20,11 @@ const teamLabel = "team"
 // teams has one pool per team, the first of the highest weight, for a pod that doesn't name its team. The filters know the team, the
 // planner doesn't.
 func teams(t *testing.T, pools int, zones ...string) *Scene {
-	w := newWorld(t)
-	class, err := capacity.ClassOf(w.pod(0), capacity.VolumeInfo{})
+	class, err := capacity.ClassOf(unscheduled(0), capacity.VolumeInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, _ := w.InstanceTypes("")
-	small := *all[0]
+	small := *smallType()
 	small.Offers = nil
 	for _, zone := range zones {
 		for _, ct := range []string{"on-demand", "spot"} {
@@ -34,7 +32,7 @@ func teams(t *testing.T, pools int, zones ...string) *Scene {
 		}
 	}
 	types := []*capacity.InstanceType{&small}
-	s := &Scene{View: capacity.View{Demand: []capacity.Demand{{Class: class, Pods: []capacity.PodRef{capacity.RefOf(w.pod(0))}}}}}
+	s := &Scene{View: capacity.View{Demand: []capacity.Demand{{Class: class, Pods: []capacity.PodRef{capacity.RefOf(unscheduled(0))}}}}}
 	for i := range pools {
 		name := fmt.Sprintf("pool-%d", i+1)
 		s.Pools = append(s.Pools, &capacity.Pool{Name: name, Weight: int32(pools - i), Types: types, Labels: map[string]string{teamLabel: name}})
@@ -54,9 +52,9 @@ func only(labels map[string]string) *filters {
 	}}
 }
 
-func deciderFor(world World, clock *clocktesting.FakePassiveClock) *Decider {
+func deciderFor(world Filters, clock *clocktesting.FakePassiveClock) *Decider {
 	return &Decider{Planner: planner.New(), World: world, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil },
-		Patience: DefaultPatience, Clock: clock, memory: newFilterRefusals(clock)}
+		Patience: DefaultPatience, Clock: clock, Memory: NewFilterRefusals(clock)}
 }
 
 func mustDecide(t *testing.T, d *Decider, s *Scene) *capacity.Plan {
@@ -96,8 +94,7 @@ func TestDecideFindsWhatTheFiltersAccept(t *testing.T) {
 // Demand of other classes is planned for as often as the plan changes, not as often as a filter refuses.
 func TestDecideAsksAboutAClassAlone(t *testing.T) {
 	scene := teams(t, 20, "a", "b")
-	w := newWorld(t)
-	other := w.pod(1)
+	other := unscheduled(1)
 	other.Labels = map[string]string{"app": "other"}
 	class, err := capacity.ClassOf(other, capacity.VolumeInfo{})
 	if err != nil {
@@ -105,7 +102,7 @@ func TestDecideAsksAboutAClassAlone(t *testing.T) {
 	}
 	d := capacity.Demand{Class: class}
 	for i := range 50 {
-		d.Pods = append(d.Pods, capacity.RefOf(w.pod(100+i)))
+		d.Pods = append(d.Pods, capacity.RefOf(unscheduled(100+i)))
 	}
 	scene.Demand = append(scene.Demand, d)
 	picky := scene.Demand[0].Class.Key
@@ -163,11 +160,11 @@ func TestDecideAsksAboutExistingNodesAtOnce(t *testing.T) {
 // A search that time cuts short continues in the next round, and reports only what it knows.
 func TestDecideGoesOnWhereItStood(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	scene, w := teams(t, 10, "a", "b"), newWorld(t)
+	scene := teams(t, 10, "a", "b")
 	scene.Demand = nil
 	const classes = 20
 	for i := range classes {
-		pod := w.pod(i)
+		pod := unscheduled(i)
 		pod.Labels = map[string]string{"app": fmt.Sprint(i)}
 		class, err := capacity.ClassOf(pod, capacity.VolumeInfo{})
 		if err != nil {
@@ -262,7 +259,7 @@ func TestDecideAsksAnewAboutWhatWasHopeless(t *testing.T) {
 
 func TestFilterRefusalsAreBounded(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	m := newFilterRefusals(clock)
+	m := NewFilterRefusals(clock)
 	scene := teams(t, 10, "a")
 	for i := range 3 * maxRefusals / 10 {
 		class := capacity.ClassKey(fmt.Sprintf("class-%d", i))

@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -31,19 +31,34 @@ type Scene struct {
 // learned by then is remembered, and the next round continues from there.
 const DefaultPatience = time.Second
 
+// Planner decides what to buy.
+type Planner interface {
+	Plan(v *capacity.View, o capacity.Options) *capacity.Plan
+}
+
+// Filters are the scheduler's own. Only one goroutine may use them at a time.
+type Filters interface {
+	Verify(ctx context.Context, t capacity.Trial) ([]capacity.Rejection, error)
+}
+
+// Nodes builds the hypothetical Node of a planned node, for the filters.
+type Nodes interface {
+	PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node
+}
+
 // Decider makes plans and verifies them with the scheduler's own filters. It is all there is between a view and a plan that may be bought:
 // a dry run uses the same Decider.
 type Decider struct {
 	Planner Planner
-	World   World // refreshed since the Scene was taken
-	Nodes   NodeBuilder
+	World   Filters // refreshed since the Scene was taken
+	Nodes   Nodes
 	// Pod returns the pod as it is now, or nil when it isn't known; its class stands in for it then.
 	Pod func(types.UID) *corev1.Pod
 	// Patience is how long to search for nodes that the filters accept after the second try, by Clock. 0: not at all.
 	Patience time.Duration
 	Clock    clock.PassiveClock
-	// memory holds what the filters have refused in earlier rounds; nil: nothing is remembered.
-	memory *filterRefusals
+	// Memory holds what the filters have refused in earlier rounds; nil: nothing is remembered.
+	Memory *FilterRefusals
 }
 
 // Decide plans and verifies the plan with the real filters. It forbids the placements that they refuse and plans once more, as long as that
