@@ -79,7 +79,7 @@ func nodeadm(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (strin
 	if c.Spec.Kubelet.Config, err = kubeletConfig(spec.Kubelet, b); err != nil {
 		return "", err
 	}
-	if flag := joinMap(b.labels, "="); flag != "" {
+	if flag := kubeletFlag(b.labels, "="); flag != "" {
 		c.Spec.Kubelet.Flags = []string{"--node-labels=" + flag}
 	}
 	config, err := yaml.Marshal(c)

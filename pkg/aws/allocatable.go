@@ -164,6 +164,13 @@ func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *family) (bytes, volumes int64) 
 	return def, int64(len(ms))
 }
 
+// withRootVolume returns the same settings with another size of the volume that holds the kubelet's files.
+func (s *nodeSettings) withRootVolume(bytes int64) *nodeSettings {
+	other := *s
+	other.rootBytes = bytes
+	return &other
+}
+
 // size returns what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory is the
 // capacity that such nodes have reported before, in bytes; 0: none has yet.
 func (s *nodeSettings) size(h *catalog.Hardware, memory int64) (capac, alloc capacity.Resources, volumes map[string]int64) {

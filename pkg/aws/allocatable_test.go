@@ -145,7 +145,7 @@ func TestSize(t *testing.T) {
 			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 110, storage: 17039, volumes: 24, extended: branch(9),
 		},
 		{
-			name: "kubelet settings of the class", family: "AL2023", overhead: -1, hardware: m5large,
+			name: "kubelet settings of the class", family: "AL2023", overhead: 0, hardware: m5large,
 			spec: ec2nc.EC2NodeClassSpec{
 				Kubelet: &ec2nc.KubeletConfiguration{
 					PodsPerCore:    ptr.To[int32](5),
@@ -177,15 +177,11 @@ func TestSize(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg, err := Config{Region: "r", ClusterName: "c", VMMemoryOverheadPercent: tt.overhead, PrefixDelegation: tt.prefixes}.complete()
-			if err != nil {
-				t.Fatal(err)
-			}
 			f, _, err := familyOf(&ec2nc.EC2NodeClassSpec{AMIFamily: &tt.family})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := settingsOf(&tt.spec, f, cfg.sizes())
+			s, err := settingsOf(&tt.spec, f, sizeConfig{overhead: tt.overhead, prefixes: tt.prefixes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,8 +211,7 @@ func TestSize(t *testing.T) {
 }
 
 func TestReservedMoreThanThereIs(t *testing.T) {
-	cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
-	s, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, al2023, cfg.sizes())
+	s, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, al2023, sizeConfig{overhead: 0.075})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +221,6 @@ func TestReservedMoreThanThereIs(t *testing.T) {
 }
 
 func TestSettingsNameTheField(t *testing.T) {
-	cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
 	for _, tt := range []struct {
 		kubelet ec2nc.KubeletConfiguration
 		want    string
@@ -235,7 +229,7 @@ func TestSettingsNameTheField(t *testing.T) {
 		{ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "-1Gi"}}, `spec.kubelet.systemReserved[memory]: "-1Gi" is not an amount`},
 		{ec2nc.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "101%"}}, `spec.kubelet.evictionHard[memory.available]: "101%" is not a percentage`},
 	} {
-		_, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, al2023, cfg.sizes())
+		_, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, al2023, sizeConfig{overhead: 0.075})
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("the error is %v, want %q", err, tt.want)
 		}
@@ -243,8 +237,7 @@ func TestSettingsNameTheField(t *testing.T) {
 }
 
 func TestReservedInterfaces(t *testing.T) {
-	cfg, _ := Config{Region: "r", ClusterName: "c", ReservedENIs: 1}.complete()
-	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, al2023, cfg.sizes())
+	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, al2023, sizeConfig{overhead: 0.075, reservedENIs: 1})
 	_, alloc, _ := s.size(m5large, 0)
 	// 2 x 9 + 2 pods; memory is reserved as if no interface were reserved
 	if diff := cmp.Diff(capacity.Resources{"pods": 20, "memory": 6903 * mi}, capacity.Resources{"pods": alloc["pods"], "memory": alloc["memory"]}); diff != "" {

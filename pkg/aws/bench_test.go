@@ -54,7 +54,7 @@ func BenchmarkInstanceTypes(b *testing.B) {
 	p.classes.byName[nc.Name] = c
 	s, _ := settingsOf(&nc.Spec, al2023, cfg.sizes())
 	c.resolved.Store(&resolved{class: nc, family: al2023, settings: s, images: []image{{id: "ami-1", arch: "amd64"}},
-		subnets: []subnet{{"s-a", "a", "az1"}, {"s-b", "b", "az2"}, {"s-c", "c", "az3"}, {"s-d", "d", "az4"}}})
+		subnets: []subnet{{id: "s-a", zone: "a", zoneID: "az1"}, {id: "s-b", zone: "b", zoneID: "az2"}, {id: "s-c", zone: "c", zoneID: "az3"}, {id: "s-d", zone: "d", zoneID: "az4"}}})
 
 	b.Run("unchanged", func(b *testing.B) {
 		b.ReportAllocs()

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,6 +27,15 @@ type resolved struct {
 	dedicated bool
 	// unready is why nodes of the class can't be launched, naming object and field; nil when they can.
 	unready error
+}
+
+// reservation returns the reservation with that id, or nil.
+func (r *resolved) reservation(id string) *reservation {
+	i := slices.IndexFunc(r.reservations, func(v reservation) bool { return v.id == id })
+	if i < 0 {
+		return nil
+	}
+	return &r.reservations[i]
 }
 
 // class is a node class and the state of its resolution. Each part of it is looked up again when it is due.

@@ -14,6 +14,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
+// blockOver is how long before a capacity block's end its nodes have to be draining: EC2 terminates their instances half an hour
+// before it.
+const blockOver = 40 * time.Minute
+
 // classes are the node classes. While Run runs, each has a goroutine that resolves it.
 type classes struct {
 	clock   clock.WithTicker
@@ -158,6 +162,23 @@ func (s *classes) OfferDedicated(nodeClasses map[string]bool) {
 	if changed {
 		s.changed()
 	}
+}
+
+// ReservationOver returns when nodes from a reservation have to be draining, because EC2 will terminate their instances; false: never,
+// or the reservation is not known.
+func (s *classes) ReservationOver(id string) (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.byName {
+		r := c.resolved.Load()
+		if r == nil {
+			continue
+		}
+		if v := r.reservation(id); v != nil && v.kind == ec2nc.CapacityReservationTypeCapacityBlock && !v.end.IsZero() {
+			return v.end.Add(-blockOver), true
+		}
+	}
+	return time.Time{}, false
 }
 
 // ReleaseClass removes the instance profiles that were created for the role of a class that is about to be deleted and that no claim

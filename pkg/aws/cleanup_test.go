@@ -38,7 +38,11 @@ func TestIdleTemplatesAreRemoved(t *testing.T) {
 	}
 	late := w.later(2 * time.Hour)
 	name := w.names(v)[0]
-	late.templates.made[name] = &madeTemplate{used: late.clock.Now().Add(-time.Minute)}
+	busy := *w.launcher
+	busy.templates = late.templates
+	if _, err := busy.Prepare(w.ctx, v); err != nil {
+		t.Fatal(err)
+	}
 	if err := late.templates.removeUnused(w.ctx, late.cfg.TidyEvery); err != nil || deleted() != 0 {
 		t.Errorf("%d templates are removed while in use, %v", deleted(), err)
 	}

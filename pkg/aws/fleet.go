@@ -103,7 +103,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 			g.maxPods = 0 // no template is created that could differ in it
 		}
 		if r.family.tellsReserved {
-			g.reserved = joinMap(amountsText(r.settings.kube(h, g.maxPods)), "=")
+			g.reserved = kubeletFlag(amountsText(r.settings.kube(h, g.maxPods)), "=")
 		}
 		if w.Requests[ec2nc.ResourceEFA] > 0 && !r.settings.interfaces {
 			g.efas = h.EFAs
@@ -153,7 +153,7 @@ func (l *launcher) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 		all.Go(func() error {
 			data, err := r.family.UserData(&r.class.Spec, j, boot{
 				cluster: string(l.owner), maxPods: g.maxPods, labels: batchLabels(w), taints: bootTaints(w),
-				kubeReserved: splitMap(g.reserved),
+				kubeReserved: g.reserved,
 			})
 			if err != nil {
 				return fmt.Errorf("EC2NodeClass %s: spec.userData: %w: %w", w.NodeClass, err, capacity.ErrNodeClassNotReady)

@@ -27,7 +27,7 @@ func careless(t *testing.T) *world {
 }
 
 // ownProfiles names the profiles of the tests' cluster.
-var ownProfiles = profiles{owner: "films", region: "us-west-2"}
+var ownProfiles = newProfiles(nil, nil, "films", "us-west-2")
 
 func (w *world) profiles() []string {
 	w.t.Helper()

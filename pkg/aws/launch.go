@@ -220,7 +220,7 @@ func (l *launcher) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.Offe
 	if len(f.scopes) == 0 && len(f.reservations) == 0 {
 		return nil
 	}
-	left := *l.counts.now.Load()
+	left := *l.counts.left()
 	x := l.exhausted.now.Load()
 	r := l.classes.resolved(w.NodeClass)
 	group := l.groupOf(w.NodeClass)

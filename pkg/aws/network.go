@@ -24,6 +24,8 @@ type addresses struct {
 	free map[string]int64
 }
 
+func newAddresses() *addresses { return &addresses{free: map[string]int64{}} }
+
 func (a *addresses) set(subnet string, free int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,6 +59,8 @@ type network struct {
 	ec2       sdk.NetworkAPI
 	addresses *addresses
 }
+
+func newNetwork(api sdk.NetworkAPI, a *addresses) *network { return &network{ec2: api, addresses: a} }
 
 // tagFilters returns filters that require all of the tags; "*" is any value.
 func tagFilters(tags map[string]string) []ec2types.Filter {

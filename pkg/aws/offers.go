@@ -94,7 +94,7 @@ func (p *Provider) InstanceTypes(nodeClass string) (types []*capacity.InstanceTy
 // offer computes the result for a class and reuses the parts of the last one that are still valid.
 func (p *Provider) offer(c *class, have *offered) *offered {
 	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.Region(), gone: p.exhausted.now.Load(),
-		left: p.counts.now.Load(), known: p.classes.learned.now.Load()}
+		left: p.counts.left(), known: p.classes.learned.now.Load()}
 	f := next.regionData
 	switch {
 	case next.from == nil:

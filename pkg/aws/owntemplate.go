@@ -92,9 +92,7 @@ func (r *resolution) sizedByOwn() {
 	if len(r.images.value) == 0 || r.images.value[0].own.rootBytes == 0 {
 		return
 	}
-	s := *r.settings
-	s.rootBytes = r.images.value[0].own.rootBytes
-	r.settings = &s
+	r.settings = r.settings.withRootVolume(r.images.value[0].own.rootBytes)
 }
 
 // specification returns the version as a fleet request names it.

@@ -54,8 +54,8 @@ const problemPeriod = 15 * time.Second
 
 func (p *part[T]) usable() bool { return p.known && p.problem == nil }
 
-// again makes the part due if there is no answer: what it needs may exist now.
-func (p *part[T]) again() {
+// Again makes the part due if there is no answer: what it needs may exist now.
+func (p *part[T]) Again() {
 	if p.err != nil {
 		p.due = time.Time{}
 	}

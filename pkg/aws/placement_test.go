@@ -129,20 +129,6 @@ func TestPlacementGroupThatGoes(t *testing.T) {
 	}
 }
 
-func TestPartitionOf(t *testing.T) {
-	g := placement{name: "p", partitions: 3}
-	for value, want := range map[string]int32{"1": 1, "3": 3} {
-		if n, err := g.partition(map[string]string{ec2nc.LabelPlacementGroupPartition: value}); n != want || err != nil {
-			t.Errorf("%s: %d, %v", value, n, err)
-		}
-	}
-	for _, bad := range []string{"0", "4", "-1", "x", ""} {
-		if _, err := g.partition(map[string]string{ec2nc.LabelPlacementGroupPartition: bad}); !errors.Is(err, errPartition) {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-}
-
 func TestMachinesOfOnesOwn(t *testing.T) {
 	w := newWorld(t)
 	templates := w.forms("CreateLaunchTemplate")

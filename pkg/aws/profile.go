@@ -25,6 +25,10 @@ type profiles struct {
 	region string
 }
 
+func newProfiles(api sdk.IAM, c clock.PassiveClock, o owner, region string) *profiles {
+	return &profiles{iam: api, clock: c, owner: o, region: region}
+}
+
 // find returns the name of the class's instance profile: the given one, or one that we create and own for its role.
 func (l *profiles) find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, error) {
 	if given := awssdk.ToString(nc.Spec.InstanceProfile); given != "" {

@@ -57,17 +57,18 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		return nil, errors.New("AWS provider: a client is missing: that of the interruption queue")
 	}
 	p := &Provider{cfg: cfg, clock: cfg.Clock, offers: offerCaches{caches: map[string]*offerCache{}}}
-	own, free := owner(cfg.ClusterName), &addresses{free: map[string]int64{}}
+	own, free := owner(cfg.ClusterName), newAddresses()
 	known := catalog.NewCache(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
 	p.catalogue = known
 	p.counts = newCounts(p.bump)
 	p.exhausted = newExhausted(cfg.Clock, cfg.ExhaustedFor, p.bump)
 	p.clusterReader = newClusterReader(cfg.cluster(), c.EKS, cfg.Clock, func() { p.classes.wake() })
 	p.classes = newClasses(cfg.Clock, account{
-		network:      network{ec2: c.EC2, addresses: free},
+		placements:   c.EC2,
+		network:      newNetwork(c.EC2, free),
 		images:       images{ec2: c.EC2, ssm: c.SSM, cluster: p.clusterReader},
-		profiles:     profiles{iam: c.IAM, clock: cfg.Clock, owner: own, region: cfg.Region},
-		reservations: reservations{ec2: c.EC2, clock: cfg.Clock, counts: p.counts},
+		profiles:     newProfiles(c.IAM, cfg.Clock, own, cfg.Region),
+		reservations: newReservations(c.EC2, cfg.Clock, p.counts),
 		cluster:      p.clusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
 	}, p.bump)
 	p.launcher = &launcher{

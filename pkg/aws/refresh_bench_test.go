@@ -175,7 +175,7 @@ func BenchmarkRefresh(b *testing.B) {
 	settings, _ := settingsOf(&nc.Spec, al2023, p.cfg.sizes())
 	r := &resolved{class: nc, family: al2023, settings: settings, images: []image{{id: "ami-1", arch: "amd64"}, {id: "ami-2", arch: "arm64"}}}
 	for _, z := range s.Zones() {
-		r.subnets = append(r.subnets, subnet{"s-" + z, z, z})
+		r.subnets = append(r.subnets, subnet{id: "s-" + z, zone: z, zoneID: z})
 	}
 	p.classes.get(nc.Name).resolved.Store(r)
 	read := func() {

@@ -21,14 +21,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-const (
-	// blockOver is how long before a capacity block's end its nodes have to be draining: EC2 terminates their instances half an hour
-	// before it.
-	blockOver = 40 * time.Minute
-	// blockClosing is how long before its end a block gets no more instances. This is earlier than the replacement of its nodes
-	// begins, because otherwise they would be replaced by nodes of the same block.
-	blockClosing = time.Hour
-)
+// blockClosing is how long before its end a block gets no more instances. This is earlier than the replacement of its nodes
+// begins, because otherwise they would be replaced by nodes of the same block.
+const blockClosing = time.Hour
 
 // reservation is an EC2 capacity reservation.
 type reservation struct {
@@ -55,6 +50,10 @@ func newCounts(changed func()) *counts {
 	return c
 }
 
+// left returns the numbers by reservation id.
+func (c *counts) left() *map[string]int { return c.now.Load() }
+
+// set changes the numbers.
 func (c *counts) set(update func(map[string]int)) {
 	c.mu.Lock()
 	old := *c.now.Load()
@@ -75,6 +74,10 @@ type reservations struct {
 	ec2    sdk.NetworkAPI
 	clock  clock.PassiveClock
 	counts *counts
+}
+
+func newReservations(api sdk.NetworkAPI, c clock.PassiveClock, n *counts) *reservations {
+	return &reservations{ec2: api, clock: c, counts: n}
 }
 
 // find returns the active reservations that any term selects, sorted by id.
@@ -141,6 +144,7 @@ func reservationOf(c *ec2types.CapacityReservation, now time.Time) (r reservatio
 	return r, int(awssdk.ToInt32(c.AvailableInstanceCount)), true
 }
 
+// status returns the reservation as the status of a class shows it.
 func (r *reservation) status() ec2nc.CapacityReservation {
 	st := ec2nc.CapacityReservation{
 		AvailabilityZone: r.zone, ID: r.id, InstanceMatchCriteria: r.match, InstanceType: r.instanceType, OwnerID: r.owner, ReservationType: r.kind,
@@ -154,31 +158,6 @@ func (r *reservation) status() ec2nc.CapacityReservation {
 		st.State = ec2nc.CapacityReservationStateExpiring
 	}
 	return st
-}
-
-func (r *resolved) reservation(id string) *reservation {
-	i := slices.IndexFunc(r.reservations, func(v reservation) bool { return v.id == id })
-	if i < 0 {
-		return nil
-	}
-	return &r.reservations[i]
-}
-
-// ReservationOver returns when nodes from a reservation have to be draining, because EC2 will terminate their instances; false: never,
-// or the reservation is not known.
-func (s *classes) ReservationOver(id string) (time.Time, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.byName {
-		r := c.resolved.Load()
-		if r == nil {
-			continue
-		}
-		if v := r.reservation(id); v != nil && v.kind == ec2nc.CapacityReservationTypeCapacityBlock && !v.end.IsZero() {
-			return v.end.Add(-blockOver), true
-		}
-	}
-	return time.Time{}, false
 }
 
 // market returns the market type with which instances of the reservation are requested; empty: as on-demand instances.

@@ -8,15 +8,17 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
 // account is where references of classes are looked up.
 type account struct {
-	network      network
+	placements   sdk.NetworkAPI
+	network      *network
 	images       images
-	profiles     profiles
-	reservations reservations
+	profiles     *profiles
+	reservations *reservations
 	cluster      *clusterReader
 	sizes        sizeConfig
 	every        periods
@@ -45,8 +47,8 @@ type resolution struct {
 
 // again makes every part without an answer due: what it needs may exist now.
 func (r *resolution) again() {
-	for _, p := range []interface{ again() }{&r.subnets, &r.groups, &r.images, &r.profile, &r.reserved, &r.placed} {
-		p.again()
+	for _, p := range []interface{ Again() }{&r.subnets, &r.groups, &r.images, &r.profile, &r.reserved, &r.placed} {
+		p.Again()
 	}
 }
 
@@ -117,7 +119,7 @@ func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) tim
 			if spec.PlacementGroupSelector == nil {
 				return time.Hour
 			}
-			return r.placed.ask(now, a.every.placements, func() (placement, error) { return findPlacement(ctx, a.network.ec2, spec) })
+			return r.placed.ask(now, a.every.placements, func() (placement, error) { return findPlacement(ctx, a.placements, spec) })
 		},
 	} {
 		wg.Add(1)

@@ -1,6 +1,8 @@
 package aws
 
 import (
+	"encoding/base64"
+
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -187,4 +189,11 @@ func groupIDs(r *resolved) []string {
 		out = append(out, g.ID)
 	}
 	return out
+}
+
+func encodeUserData(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return awssdk.String(base64.StdEncoding.EncodeToString([]byte(s)))
 }

@@ -3,14 +3,12 @@ package aws
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
-	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"k8s.io/utils/clock"
@@ -115,11 +113,4 @@ func templateName(data *ec2types.RequestLaunchTemplateData, tags map[string]stri
 	}
 	sum := sha256.Sum256(raw)
 	return templatePrefix + hex.EncodeToString(sum[:12]), nil
-}
-
-func encodeUserData(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return awssdk.String(base64.StdEncoding.EncodeToString([]byte(s)))
 }

@@ -20,8 +20,8 @@ type boot struct {
 	maxPods int64
 	labels  map[string]string
 	taints  []corev1.Taint
-	// kubeReserved is set for families whose user data must contain it.
-	kubeReserved map[string]string
+	// kubeReserved is set for families whose user data must contain it, as kubeletFlag writes it.
+	kubeReserved string
 }
 
 // UserData returns what the instance starts with, in the family's format, not encoded.
@@ -37,24 +37,11 @@ func ownUserData(spec *ec2nc.EC2NodeClassSpec) string {
 	return *spec.UserData
 }
 
-// joinMap returns a=b,c=d sorted by key, with sign between key and value.
-func joinMap(m map[string]string, sign string) string {
+// kubeletFlag returns a=b,c=d sorted by key, as flags of the kubelet take it, with sign between key and value.
+func kubeletFlag(m map[string]string, sign string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		parts = append(parts, k+sign+m[k])
 	}
 	return strings.Join(parts, ",")
-}
-
-// splitMap parses what joinMap returned.
-func splitMap(s string) map[string]string {
-	if s == "" {
-		return nil
-	}
-	out := map[string]string{}
-	for part := range strings.SplitSeq(s, ",") {
-		k, v, _ := strings.Cut(part, "=")
-		out[k] = v
-	}
-	return out
 }

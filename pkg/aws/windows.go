@@ -100,26 +100,26 @@ func kubeletFlags(k *ec2nc.KubeletConfiguration, b boot) []string {
 			set(name, strconv.Itoa(int(*v)))
 		}
 	}
-	set("node-labels", joinMap(b.labels, "="))
+	set("node-labels", kubeletFlag(b.labels, "="))
 	var taints []string
 	for _, t := range b.taints {
 		taints = append(taints, t.Key+"="+t.Value+":"+string(t.Effect))
 	}
 	set("register-with-taints", strings.Join(taints, ","))
 	set("max-pods", strconv.FormatInt(b.maxPods, 10))
-	set("kube-reserved", joinMap(b.kubeReserved, "="))
+	set("kube-reserved", b.kubeReserved)
 	if k == nil {
 		return out
 	}
 	number("pods-per-core", k.PodsPerCore)
-	set("system-reserved", joinMap(k.SystemReserved, "="))
-	set("eviction-hard", joinMap(k.EvictionHard, "<"))
-	set("eviction-soft", joinMap(k.EvictionSoft, "<"))
+	set("system-reserved", kubeletFlag(k.SystemReserved, "="))
+	set("eviction-hard", kubeletFlag(k.EvictionHard, "<"))
+	set("eviction-soft", kubeletFlag(k.EvictionSoft, "<"))
 	periods := map[string]string{}
 	for signal, d := range k.EvictionSoftGracePeriod {
 		periods[signal] = d.Duration.String()
 	}
-	set("eviction-soft-grace-period", joinMap(periods, "="))
+	set("eviction-soft-grace-period", kubeletFlag(periods, "="))
 	number("eviction-max-pod-grace-period", k.EvictionMaxPodGracePeriod)
 	number("image-gc-high-threshold", k.ImageGCHighThresholdPercent)
 	number("image-gc-low-threshold", k.ImageGCLowThresholdPercent)
