@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/batcher"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -28,13 +29,13 @@ type instances struct {
 	exhausted *exhausted
 	owner     owner
 	taken     *takenBack
-	describes *batcher[string, described]
-	ends      *batcher[string, struct{}]
+	describes *batcher.Batcher[string, described]
+	ends      *batcher.Batcher[string, struct{}]
 }
 
 func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, e *exhausted, o owner) *instances {
 	l := &instances{ec2: api, classes: s, exhausted: e, owner: o, taken: &takenBack{clock: c, seen: map[string]time.Time{}}}
-	l.describes, l.ends = newBatcher(c, l.describeAll), newBatcher(c, l.terminateAll)
+	l.describes, l.ends = batcher.New(c, l.describeAll), batcher.New(c, l.terminateAll)
 	return l
 }
 
@@ -46,7 +47,7 @@ type described struct {
 
 // Describe returns the instance as EC2 shows it now. Calls at about the same time share a request.
 func (l *instances) Describe(ctx context.Context, id string) (capacity.Instance, error) {
-	d, err := l.describes.do(ctx, id)
+	d, err := l.describes.Do(ctx, id)
 	if err != nil {
 		return capacity.Instance{}, sdk.Wrap(err, "describing instance "+id)
 	}
@@ -58,18 +59,18 @@ func (l *instances) Describe(ctx context.Context, id string) (capacity.Instance,
 
 // describeAll returns the answers for a batch. The ids are in a filter instead of the list of ids, because one id that EC2 does not
 // know fails the whole request if it is in the list.
-func (l *instances) describeAll(ctx context.Context, ids []string) map[string]answer[described] {
-	out := make(map[string]answer[described], len(ids))
+func (l *instances) describeAll(ctx context.Context, ids []string) map[string]batcher.Answer[described] {
+	out := make(map[string]batcher.Answer[described], len(ids))
 	for chunk := range slices.Chunk(ids, sdk.MaxFilterValues) {
 		found, err := l.describe(ctx, sdk.Filter("instance-id", chunk...))
 		if err != nil {
 			for _, id := range chunk {
-				out[id] = answer[described]{err: err}
+				out[id] = batcher.Answer[described]{Err: err}
 			}
 			continue
 		}
 		for _, i := range found {
-			out[i.ID] = answer[described]{value: described{i, true}}
+			out[i.ID] = batcher.Answer[described]{Value: described{i, true}}
 		}
 	}
 	return out
@@ -234,7 +235,7 @@ func (l *instances) TagClaim(ctx context.Context, id, claim, nodeName string) er
 // Terminate terminates an instance. Nil means that EC2 accepted this or an earlier request. Calls at about the same time share a
 // request.
 func (l *instances) Terminate(ctx context.Context, id string) error {
-	if _, err := l.ends.do(ctx, id); err != nil {
+	if _, err := l.ends.Do(ctx, id); err != nil {
 		return sdk.Wrap(err, "terminating instance "+id)
 	}
 	return nil
@@ -242,8 +243,8 @@ func (l *instances) Terminate(ctx context.Context, id string) error {
 
 // terminateAll terminates a batch. One id that EC2 does not know fails the request for all; such a batch is halved until each unknown
 // id is alone.
-func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]answer[struct{}] {
-	out := make(map[string]answer[struct{}], len(ids))
+func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]batcher.Answer[struct{}] {
+	out := make(map[string]batcher.Answer[struct{}], len(ids))
 	var end func(ids []string)
 	end = func(ids []string) {
 		_, err := l.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
@@ -256,7 +257,7 @@ func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]a
 			klog.FromContext(ctx).V(2).Info("Terminated instances", "instances", ids)
 		}
 		for _, id := range ids {
-			out[id] = answer[struct{}]{err: err}
+			out[id] = batcher.Answer[struct{}]{Err: err}
 		}
 	}
 	end(ids)

@@ -1,4 +1,4 @@
-package aws
+package batcher
 
 import (
 	"context"
@@ -17,16 +17,16 @@ func TestBatches(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(0, 0))
 	var mu sync.Mutex
 	var runs [][]string
-	b := newBatcher(c, func(_ context.Context, keys []string) map[string]answer[string] {
+	b := New(c, func(_ context.Context, keys []string) map[string]Answer[string] {
 		mu.Lock()
 		defer mu.Unlock()
 		sorted := slices.Sorted(slices.Values(keys))
 		runs = append(runs, sorted)
-		out := map[string]answer[string]{}
+		out := map[string]Answer[string]{}
 		for _, k := range keys {
-			out[k] = answer[string]{value: strings.ToUpper(k)}
+			out[k] = Answer[string]{Value: strings.ToUpper(k)}
 			if k == "bad" {
-				out[k] = answer[string]{err: errors.New("no")}
+				out[k] = Answer[string]{Err: errors.New("no")}
 			}
 		}
 		return out
@@ -38,7 +38,7 @@ func TestBatches(t *testing.T) {
 	ask := func(ctx context.Context, key string) chan reply {
 		out := make(chan reply, 1)
 		go func() {
-			v, err := b.do(ctx, key)
+			v, err := b.Do(ctx, key)
 			out <- reply{v, err}
 		}()
 		return out

@@ -1,4 +1,4 @@
-package aws
+package batcher
 
 import (
 	"context"
@@ -14,21 +14,22 @@ const (
 	batchSize = 500
 )
 
-// batcher turns calls for one key each into calls for many. A batch is sent when no caller has joined for batchIdle, when its first
+// Batcher turns calls for one key each into calls for many. A batch is sent when no caller has joined for batchIdle, when its first
 // caller has waited for batchMax, or when it is full. Each caller gets its own key's answer. A batch runs in one goroutine, which ends
 // when the batch has its answers.
-type batcher[K comparable, V any] struct {
+type Batcher[K comparable, V any] struct {
 	clock clock.WithTicker
 	// run returns the answers for all keys; keys without an answer get the zero value.
-	run func(ctx context.Context, keys []K) map[K]answer[V]
+	run func(ctx context.Context, keys []K) map[K]Answer[V]
 
 	mu   sync.Mutex
 	open *batch[K, V]
 }
 
-type answer[V any] struct {
-	value V
-	err   error
+// Answer is the value for a key, or why there is none.
+type Answer[V any] struct {
+	Value V
+	Err   error
 }
 
 type batch[K comparable, V any] struct {
@@ -39,20 +40,21 @@ type batch[K comparable, V any] struct {
 	waiting int
 	cancel  context.CancelFunc
 	done    chan struct{}
-	answers map[K]answer[V]
+	answers map[K]Answer[V]
 }
 
-func newBatcher[K comparable, V any](c clock.WithTicker, run func(context.Context, []K) map[K]answer[V]) *batcher[K, V] {
-	return &batcher[K, V]{clock: c, run: run}
+// New returns a batcher whose batches are answered by run.
+func New[K comparable, V any](c clock.WithTicker, run func(context.Context, []K) map[K]Answer[V]) *Batcher[K, V] {
+	return &Batcher[K, V]{clock: c, run: run}
 }
 
-// do returns the answer for one key.
-func (b *batcher[K, V]) do(ctx context.Context, key K) (V, error) {
+// Do returns the answer for one key.
+func (b *Batcher[K, V]) Do(ctx context.Context, key K) (V, error) {
 	x := b.joinBatch(ctx, key)
 	select {
 	case <-x.done:
 		a := x.answers[key]
-		return a.value, a.err
+		return a.Value, a.Err
 	case <-ctx.Done():
 		b.mu.Lock()
 		if x.waiting--; x.waiting == 0 {
@@ -67,7 +69,7 @@ func (b *batcher[K, V]) do(ctx context.Context, key K) (V, error) {
 	}
 }
 
-func (b *batcher[K, V]) joinBatch(ctx context.Context, key K) *batch[K, V] {
+func (b *Batcher[K, V]) joinBatch(ctx context.Context, key K) *batch[K, V] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.open
@@ -96,7 +98,7 @@ func (b *batcher[K, V]) joinBatch(ctx context.Context, key K) *batch[K, V] {
 	return x
 }
 
-func (b *batcher[K, V]) live(ctx context.Context, x *batch[K, V]) {
+func (b *Batcher[K, V]) live(ctx context.Context, x *batch[K, V]) {
 	defer x.cancel()
 	defer close(x.done)
 	last := b.clock.NewTimer(batchMax)
