@@ -17,6 +17,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -33,7 +34,7 @@ type launcher struct {
 	counts    *counts
 	templates *templates
 	cluster   *clusterReader
-	owner     owner
+	owner     ownership.Owner
 }
 
 // maxConfigs is EC2's limit of launch template configurations in a fleet.
@@ -51,7 +52,7 @@ func (l *launcher) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	tags := l.owner.launchTags(r.class, w.Pool)
+	tags := l.owner.LaunchTags(r.class, w.Pool)
 	tags[objects.TagLaunchBatch] = w.Token
 	in := &ec2.CreateFleetInput{
 		Type: ec2types.FleetTypeInstant, Context: r.class.Spec.Context, LaunchTemplateConfigs: configs,
@@ -133,7 +134,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 
 // configs returns the fleet's choices with their launch templates, which are created where they don't exist, and the market.
 func (l *launcher) configs(ctx context.Context, r *resolved, w *capacity.LaunchBatch) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
-	tags := l.owner.launchTags(r.class, w.Pool)
+	tags := l.owner.LaunchTags(r.class, w.Pool)
 	partition, err := r.placement.partition(w.Labels)
 	if err != nil {
 		return nil, "", fmt.Errorf("EC2NodeClass %s: %w: %w", w.NodeClass, err, capacity.ErrRefused)

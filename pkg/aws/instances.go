@@ -17,6 +17,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/batcher"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -27,13 +28,13 @@ type instances struct {
 	ec2       sdk.InstanceAPI
 	classes   *classes
 	exhausted *exhausted
-	owner     owner
+	owner     ownership.Owner
 	taken     *takenBack
 	describes *batcher.Batcher[string, described]
 	ends      *batcher.Batcher[string, struct{}]
 }
 
-func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, e *exhausted, o owner) *instances {
+func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, e *exhausted, o ownership.Owner) *instances {
 	l := &instances{ec2: api, classes: s, exhausted: e, owner: o, taken: &takenBack{clock: c, seen: map[string]time.Time{}}}
 	l.describes, l.ends = batcher.New(c, l.describeAll), batcher.New(c, l.terminateAll)
 	return l
@@ -103,9 +104,9 @@ func (l *instances) List(ctx context.Context) ([]capacity.Instance, error) {
 // terminated because of this answer, so the filters alone are not trusted. Instances managed by a service, such as EKS Auto Mode,
 // belong to the service whatever their tags, and are left out.
 func (l *instances) owned(ctx context.Context, is func(*capacity.Instance) bool, filters ...ec2types.Filter) ([]capacity.Instance, error) {
-	found, err := l.describe(ctx, append(filters, l.owner.filter())...)
+	found, err := l.describe(ctx, append(filters, l.owner.Filter())...)
 	return slices.DeleteFunc(found, func(i capacity.Instance) bool {
-		return i.Tags[l.owner.tag()] != clusterOwned || i.Operator != "" || !is(&i)
+		return i.Tags[l.owner.Tag()] != ownership.Owned || i.Operator != "" || !is(&i)
 	}), sdk.Wrap(err, "describing instances")
 }
 

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -21,11 +22,11 @@ import (
 type profiles struct {
 	iam    sdk.IAM
 	clock  clock.PassiveClock
-	owner  owner
+	owner  ownership.Owner
 	region string
 }
 
-func newProfiles(api sdk.IAM, c clock.PassiveClock, o owner, region string) *profiles {
+func newProfiles(api sdk.IAM, c clock.PassiveClock, o ownership.Owner, region string) *profiles {
 	return &profiles{iam: api, clock: c, owner: o, region: region}
 }
 
@@ -75,7 +76,7 @@ func (l *profiles) ensure(ctx context.Context, nc *ec2nc.EC2NodeClass, name stri
 	if !sdk.IsNotFound(err) {
 		return nil, fmt.Errorf("getting instance profile %s: %w", name, err)
 	}
-	tags := l.owner.ownerTags(nc)
+	tags := l.owner.Tags(nc)
 	tags[ec2nc.LabelNodeClass], tags[corev1.LabelTopologyRegion] = nc.Name, l.region
 	in := &iam.CreateInstanceProfileInput{
 		InstanceProfileName: &name,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/interruption"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -57,7 +58,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		return nil, errors.New("AWS provider: a client is missing: that of the interruption queue")
 	}
 	p := &Provider{cfg: cfg, clock: cfg.Clock, offers: offerCaches{caches: map[string]*offerCache{}}}
-	own, free := owner(cfg.ClusterName), newAddresses()
+	own, free := ownership.Owner(cfg.ClusterName), newAddresses()
 	known := catalog.NewCache(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
 	p.catalogue = known
 	p.counts = newCounts(p.bump)

@@ -13,6 +13,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -24,7 +25,7 @@ const templatePrefix = "karpenter.k8s.aws/"
 type templates struct {
 	clock clock.PassiveClock
 	api   sdk.TemplateAPI
-	owner owner
+	owner ownership.Owner
 
 	mu   sync.Mutex
 	made map[string]*madeTemplate
@@ -36,7 +37,7 @@ type madeTemplate struct {
 	used time.Time
 }
 
-func newTemplates(c clock.PassiveClock, api sdk.TemplateAPI, o owner) *templates {
+func newTemplates(c clock.PassiveClock, api sdk.TemplateAPI, o ownership.Owner) *templates {
 	return &templates{clock: c, api: api, owner: o, made: map[string]*madeTemplate{}}
 }
 

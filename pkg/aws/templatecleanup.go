@@ -21,7 +21,7 @@ func (t *templates) removeUnused(ctx context.Context, idleFor time.Duration) err
 	now := t.clock.Now()
 	var idle []string
 	pages := ec2.NewDescribeLaunchTemplatesPaginator(t.api, &ec2.DescribeLaunchTemplatesInput{
-		Filters: []ec2types.Filter{t.owner.filter(), sdk.Filter("tag-key", ec2nc.NodeClassTagKey)}, MaxResults: awssdk.Int32(200),
+		Filters: []ec2types.Filter{t.owner.Filter(), sdk.Filter("tag-key", ec2nc.NodeClassTagKey)}, MaxResults: awssdk.Int32(200),
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -29,7 +29,7 @@ func (t *templates) removeUnused(ctx context.Context, idleFor time.Duration) err
 			return fmt.Errorf("describing launch templates: %w", err)
 		}
 		for _, v := range page.LaunchTemplates {
-			if !t.owner.marked(v.Tags, ec2nc.NodeClassTagKey) {
+			if !t.owner.Marked(v.Tags, ec2nc.NodeClassTagKey) {
 				continue
 			}
 			if name := awssdk.ToString(v.LaunchTemplateName); strings.HasPrefix(name, templatePrefix) && now.Sub(awssdk.ToTime(v.CreateTime)) > idleFor {

@@ -1,0 +1,54 @@
+package ownership
+
+import (
+	"cmp"
+	"slices"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+)
+
+// Owner is the name of the cluster that resources of the account belong to. Their tags say so.
+type Owner string
+
+// Owned is the value of the tag on what belongs to the cluster.
+const Owned = "owned"
+
+// Tag is the tag on everything that belongs to this cluster, with the value Owned.
+func (o Owner) Tag() string { return "kubernetes.io/cluster/" + string(o) }
+
+// Filter selects the resources of this cluster.
+func (o Owner) Filter() ec2types.Filter { return sdk.Filter("tag:"+o.Tag(), Owned) }
+
+// Marked reports whether tags mark a resource of this cluster and include the key.
+func (o Owner) Marked(tags []ec2types.Tag, key string) bool {
+	has := func(key string, is func(value string) bool) bool {
+		return slices.ContainsFunc(tags, func(t ec2types.Tag) bool { return awssdk.ToString(t.Key) == key && is(awssdk.ToString(t.Value)) })
+	}
+	return has(o.Tag(), func(v string) bool { return v == Owned }) && has(key, func(string) bool { return true })
+}
+
+// Tags returns those that say whose a thing is. The class's own tags are among them.
+func (o Owner) Tags(nc *ec2nc.EC2NodeClass) map[string]string {
+	tags := map[string]string{}
+	for k, v := range nc.Spec.Tags {
+		tags[k] = v
+	}
+	tags[o.Tag()] = Owned
+	tags[ec2nc.EKSClusterNameTagKey] = string(o)
+	return tags
+}
+
+// LaunchTags returns the tags of everything that a launch creates. A node without a pool has the pool's tag with an empty value,
+// because List selects instances by that tag.
+func (o Owner) LaunchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string {
+	tags := o.Tags(nc)
+	if _, own := tags[ec2nc.NameTagKey]; !own {
+		tags[ec2nc.NameTagKey] = cmp.Or(pool, nc.Name)
+	}
+	tags[ec2nc.NodePoolTagKey], tags[ec2nc.NodeClassTagKey] = pool, nc.Name
+	return tags
+}
