@@ -227,9 +227,9 @@ func (s *classes) keep(ctx context.Context, c *class) {
 		case <-c.wake:
 			r.again()
 			if c.recheck.Swap(false) {
-				r.profile.due = time.Time{}
+				r.profile.Due = time.Time{}
 				if ownTemplate(r.class) != "" {
-					r.images.due = time.Time{}
+					r.images.Due = time.Time{}
 				}
 			}
 		case <-timer.C():

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -122,7 +123,7 @@ func (l *images) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec, now tim
 		}
 	}
 	if len(found) == 0 {
-		return nil, unusable("spec.amiSelectorTerms: no image of a supported architecture matches " + strings.Join(said, " or "))
+		return nil, lookup.Unusable("spec.amiSelectorTerms: no image of a supported architecture matches " + strings.Join(said, " or "))
 	}
 	return best(found), nil
 }
@@ -213,7 +214,7 @@ func (l *images) aliasIDs(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (ma
 		}
 	}
 	if len(out) == 0 {
-		return nil, unusablef("spec.amiSelectorTerms: no image is published for alias %s and Kubernetes %s", spec.AMISelectorTerms[0].Alias, version)
+		return nil, lookup.Unusablef("spec.amiSelectorTerms: no image is published for alias %s and Kubernetes %s", spec.AMISelectorTerms[0].Alias, version)
 	}
 	return out, nil
 }

@@ -13,6 +13,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -119,7 +120,7 @@ func (n *network) subnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]
 		}
 	}
 	if len(found) == 0 {
-		return nil, unusable("spec.subnetSelectorTerms: no subnet matches " + strings.Join(said, " or "))
+		return nil, lookup.Unusable("spec.subnetSelectorTerms: no subnet matches " + strings.Join(said, " or "))
 	}
 	out := slices.Collect(maps.Values(found))
 	slices.SortFunc(out, func(a, b subnet) int { return strings.Compare(a.id, b.id) })
@@ -168,7 +169,7 @@ func (n *network) groups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]e
 		}
 	}
 	if len(found) == 0 {
-		return nil, unusable("spec.securityGroupSelectorTerms: no security group matches " + strings.Join(said, " or "))
+		return nil, lookup.Unusable("spec.securityGroupSelectorTerms: no security group matches " + strings.Join(said, " or "))
 	}
 	out := slices.Collect(maps.Values(found))
 	slices.SortFunc(out, func(a, b ec2nc.SecurityGroup) int { return strings.Compare(a.ID, b.ID) })

@@ -12,6 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -57,21 +58,21 @@ func (l *images) ofTemplate(ctx context.Context, name string, now time.Time) ([]
 	})
 	switch {
 	case sdk.IsNotFound(err):
-		return nil, unusablef("no launch template is called %s", name)
+		return nil, lookup.Unusablef("no launch template is called %s", name)
 	case err != nil:
 		return nil, fmt.Errorf("describing launch template %s: %w", name, err)
 	case len(out.LaunchTemplateVersions) == 0 || out.LaunchTemplateVersions[0].LaunchTemplateData == nil:
-		return nil, unusablef("launch template %s has no versions", name)
+		return nil, lookup.Unusablef("launch template %s has no versions", name)
 	}
 	v := &out.LaunchTemplateVersions[0]
 	id := awssdk.ToString(v.LaunchTemplateData.ImageId)
 	if id == "" {
-		return nil, unusablef("launch template %s names no image", name)
+		return nil, lookup.Unusablef("launch template %s names no image", name)
 	}
 	found, err := l.find(ctx, &ec2nc.EC2NodeClassSpec{AMISelectorTerms: []ec2nc.AMISelectorTerm{{ID: id}}}, now)
-	var none unusable
+	var none lookup.Unusable
 	if errors.As(err, &none) {
-		return nil, unusablef("launch template %s: image %s is none of a supported architecture", name, id)
+		return nil, lookup.Unusablef("launch template %s: image %s is none of a supported architecture", name, id)
 	}
 	own := templateVersion{name: name, version: strconv.FormatInt(awssdk.ToInt64(v.VersionNumber), 10)}
 	for _, m := range v.LaunchTemplateData.BlockDeviceMappings {
@@ -89,10 +90,10 @@ func (l *images) ofTemplate(ctx context.Context, name string, now time.Time) ([]
 
 // sizedByOwn sets the volume size from the launch template.
 func (r *resolution) sizedByOwn() {
-	if len(r.images.value) == 0 || r.images.value[0].own.rootBytes == 0 {
+	if len(r.images.Value) == 0 || r.images.Value[0].own.rootBytes == 0 {
 		return
 	}
-	r.settings = r.settings.withRootVolume(r.images.value[0].own.rootBytes)
+	r.settings = r.settings.withRootVolume(r.images.Value[0].own.rootBytes)
 }
 
 // specification returns the version as a fleet request names it.

@@ -13,6 +13,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -30,7 +31,7 @@ func findPlacement(ctx context.Context, api sdk.NetworkAPI, spec *ec2nc.EC2NodeC
 	} else {
 		in.GroupNames, said = []string{awssdk.ToString(s.Name)}, "is called "+awssdk.ToString(s.Name)
 	}
-	none := unusable("spec.placementGroupSelector: no placement group " + said)
+	none := lookup.Unusable("spec.placementGroupSelector: no placement group " + said)
 	out, err := api.DescribePlacementGroups(ctx, in)
 	switch {
 	case sdk.IsPlacementUnknown(err):
@@ -42,7 +43,7 @@ func findPlacement(ctx context.Context, api sdk.NetworkAPI, spec *ec2nc.EC2NodeC
 	}
 	g := &out.PlacementGroups[0]
 	if g.State != ec2types.PlacementGroupStateAvailable {
-		return placement{}, unusablef("spec.placementGroupSelector: placement group %s is %s", awssdk.ToString(g.GroupName), g.State)
+		return placement{}, lookup.Unusablef("spec.placementGroupSelector: placement group %s is %s", awssdk.ToString(g.GroupName), g.State)
 	}
 	return placement{
 		id: awssdk.ToString(g.GroupId), name: awssdk.ToString(g.GroupName), strategy: string(g.Strategy), partitions: int64(awssdk.ToInt32(g.PartitionCount)),

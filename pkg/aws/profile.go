@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
@@ -36,7 +37,7 @@ func (l *profiles) find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, er
 		_, err := l.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &given})
 		switch {
 		case sdk.IsNotFound(err):
-			return "", unusablef("spec.instanceProfile: no instance profile is called %s", given)
+			return "", lookup.Unusablef("spec.instanceProfile: no instance profile is called %s", given)
 		case sdk.IsUnauthorized(err):
 			return given, nil // we may not look at it, but EC2 will know it
 		case err != nil:
@@ -59,9 +60,9 @@ func (l *profiles) find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, er
 	_, err = l.iam.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: &role})
 	switch {
 	case sdk.IsNotFound(err):
-		return "", unusablef("spec.role: no role is called %s", role)
+		return "", lookup.Unusablef("spec.role: no role is called %s", role)
 	case sdk.IsUnauthorized(err):
-		return "", unusablef("spec.role: not allowed to put role %s into an instance profile: %s", role, sdk.Summarize(err))
+		return "", lookup.Unusablef("spec.role: not allowed to put role %s into an instance profile: %s", role, sdk.Summarize(err))
 	case err != nil:
 		return "", fmt.Errorf("adding role %s to instance profile %s: %w", role, name, err)
 	}

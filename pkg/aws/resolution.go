@@ -8,6 +8,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -35,12 +36,12 @@ type resolution struct {
 	settings *nodeSettings
 	invalid  error
 
-	subnets  part[[]subnet]
-	groups   part[[]ec2nc.SecurityGroup]
-	images   part[[]image]
-	profile  part[string]
-	reserved part[[]reservation]
-	placed   part[placement]
+	subnets  lookup.Part[[]subnet]
+	groups   lookup.Part[[]ec2nc.SecurityGroup]
+	images   lookup.Part[[]image]
+	profile  lookup.Part[string]
+	reserved lookup.Part[[]reservation]
+	placed   lookup.Part[placement]
 	join     error                     // why user data can't be created yet
 	reported *ec2nc.EC2NodeClassStatus // the status last handed out
 }
@@ -57,7 +58,7 @@ func (a *account) begin(nc *ec2nc.EC2NodeClass) *resolution {
 	r := &resolution{class: nc}
 	if ownTemplate(nc) != "" {
 		r.family, r.settings, r.invalid = settingsOfOwn(&nc.Spec, a.sizes)
-		r.groups.known, r.profile.known = true, true // they are in the template
+		r.groups.Known, r.profile.Known = true, true // they are in the template
 		return r
 	}
 	r.family, r.release, r.settings, r.invalid = settingsOfClass(nc, a.sizes)
@@ -89,37 +90,37 @@ func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) tim
 	var errs [len(waits)]error
 	for i, f := range []func() time.Duration{
 		func() time.Duration {
-			return r.subnets.ask(now, a.every.subnets, func() ([]subnet, error) { return a.network.subnets(ctx, spec) })
+			return r.subnets.Ask(now, a.every.subnets, func() ([]subnet, error) { return a.network.subnets(ctx, spec) })
 		},
 		func() time.Duration {
 			if own != "" {
 				return time.Hour
 			}
-			return r.groups.ask(now, a.every.groups, func() ([]ec2nc.SecurityGroup, error) { return a.network.groups(ctx, spec) })
+			return r.groups.Ask(now, a.every.groups, func() ([]ec2nc.SecurityGroup, error) { return a.network.groups(ctx, spec) })
 		},
 		func() time.Duration {
 			if own != "" {
-				return r.images.ask(now, a.every.images, func() ([]image, error) { return a.images.ofTemplate(ctx, own, now) })
+				return r.images.Ask(now, a.every.images, func() ([]image, error) { return a.images.ofTemplate(ctx, own, now) })
 			}
-			return r.images.ask(now, a.every.images, func() ([]image, error) { return a.images.find(ctx, spec, now) })
+			return r.images.Ask(now, a.every.images, func() ([]image, error) { return a.images.find(ctx, spec, now) })
 		},
 		func() time.Duration {
 			if own != "" {
 				return time.Hour
 			}
-			return r.profile.ask(now, a.every.profiles, func() (string, error) { return a.profiles.find(ctx, r.class) })
+			return r.profile.Ask(now, a.every.profiles, func() (string, error) { return a.profiles.find(ctx, r.class) })
 		},
 		func() time.Duration {
 			if len(spec.CapacityReservationSelectorTerms) == 0 {
 				return time.Hour
 			}
-			return r.reserved.ask(now, a.every.reserved, func() ([]reservation, error) { return a.reservations.find(ctx, spec) })
+			return r.reserved.Ask(now, a.every.reserved, func() ([]reservation, error) { return a.reservations.find(ctx, spec) })
 		},
 		func() time.Duration {
 			if spec.PlacementGroupSelector == nil {
 				return time.Hour
 			}
-			return r.placed.ask(now, a.every.placements, func() (placement, error) { return findPlacement(ctx, a.placements, spec) })
+			return r.placed.Ask(now, a.every.placements, func() (placement, error) { return findPlacement(ctx, a.placements, spec) })
 		},
 	} {
 		wg.Add(1)

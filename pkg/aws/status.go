@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -21,8 +22,8 @@ func (s *classes) publish(ctx context.Context, c *class, r *resolution) {
 	conditions := r.conditions()
 	res := &resolved{
 		class: r.class, family: r.family, settings: r.settings,
-		subnets: r.subnets.value, groups: r.groups.value, images: r.images.value, profile: r.profile.value,
-		reservations: r.reserved.value, placement: r.placed.value,
+		subnets: r.subnets.Value, groups: r.groups.Value, images: r.images.Value, profile: r.profile.Value,
+		reservations: r.reserved.Value, placement: r.placed.Value,
 		unready: unready(r.class, conditions),
 	}
 	stored, changed := c.put(r.class, res)
@@ -97,7 +98,7 @@ func (r *resolution) conditions() []status.Condition {
 	}
 	if i := &out[2]; i.Status == metav1.ConditionTrue {
 		var old []string
-		for _, img := range r.images.value {
+		for _, img := range r.images.Value {
 			if img.deprecated {
 				old = append(old, img.id)
 			}
@@ -136,7 +137,7 @@ func (r *resolution) conditions() []status.Condition {
 	if len(spec.CapacityReservationSelectorTerms) > 0 {
 		// This doesn't make the class unready: everything but the reservations works.
 		c := conditionOf(r, ec2nc.ConditionTypeCapacityReservationsReady, "", &r.reserved)
-		if c.Status == metav1.ConditionTrue && len(r.reserved.value) == 0 {
+		if c.Status == metav1.ConditionTrue && len(r.reserved.Value) == 0 {
 			c.Message = "spec.capacityReservationSelectorTerms: no active capacity reservation matches"
 		}
 		out = append(out, c)
@@ -144,17 +145,17 @@ func (r *resolution) conditions() []status.Condition {
 	return append(out, ready)
 }
 
-func conditionOf[T any](r *resolution, kind, reason string, p *part[T]) status.Condition {
+func conditionOf[T any](r *resolution, kind, reason string, p *lookup.Part[T]) status.Condition {
 	c := status.Condition{Type: kind}
 	switch {
 	case r.invalid != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "Invalid", "the class is not valid: see ValidationSucceeded"
-	case p.usable():
+	case p.Usable():
 		c.Status, c.Reason = metav1.ConditionTrue, kind
-	case p.known:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, p.problem.Error()
-	case p.err != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAnswered", sdk.Summarize(p.err)
+	case p.Known:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, p.Problem.Error()
+	case p.Err != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAnswered", sdk.Summarize(p.Err)
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotAsked", "not looked up yet"
 	}
