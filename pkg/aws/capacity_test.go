@@ -250,7 +250,7 @@ func TestTemplatesAreMadeOnceAndAgain(t *testing.T) {
 		t.Errorf("%d templates were made, want 3", n)
 	}
 	// Another process finds them by name.
-	w.templates.forget(w.names(first)...)
+	w.templates.Forget(w.names(first)...)
 	second := w.prepared(v)
 	if !slices.Equal(first.Request, second.Request) {
 		t.Error("the same launch batch has another request")

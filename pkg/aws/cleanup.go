@@ -16,7 +16,7 @@ func (p *Provider) removeUnused(ctx context.Context) {
 		if p.cfg.Hold() != "" {
 			continue
 		}
-		if err := p.launcher.templates.removeUnused(ctx, p.cfg.TidyEvery); err != nil && ctx.Err() == nil {
+		if err := p.launcher.templates.RemoveUnused(ctx, p.cfg.TidyEvery); err != nil && ctx.Err() == nil {
 			logger.Error(err, "Could not remove launch templates that are not in use")
 		}
 		if err := p.classes.removeUnusedProfiles(ctx, p.instances.withProfile); err != nil && ctx.Err() == nil {

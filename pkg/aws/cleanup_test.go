@@ -33,7 +33,7 @@ func TestIdleTemplatesAreRemoved(t *testing.T) {
 	deleted := func() int { return len(w.sim.Calls("DeleteLaunchTemplate")) }
 
 	soon := w.later(30 * time.Minute)
-	if err := soon.templates.removeUnused(w.ctx, soon.cfg.TidyEvery); err != nil || deleted() != 0 {
+	if err := soon.templates.RemoveUnused(w.ctx, soon.cfg.TidyEvery); err != nil || deleted() != 0 {
 		t.Errorf("half an hour later %d templates are removed, %v", deleted(), err)
 	}
 	late := w.later(2 * time.Hour)
@@ -43,11 +43,11 @@ func TestIdleTemplatesAreRemoved(t *testing.T) {
 	if _, err := busy.Prepare(w.ctx, v); err != nil {
 		t.Fatal(err)
 	}
-	if err := late.templates.removeUnused(w.ctx, late.cfg.TidyEvery); err != nil || deleted() != 0 {
+	if err := late.templates.RemoveUnused(w.ctx, late.cfg.TidyEvery); err != nil || deleted() != 0 {
 		t.Errorf("%d templates are removed while in use, %v", deleted(), err)
 	}
-	late.templates.forget(name)
-	if err := late.templates.removeUnused(w.ctx, late.cfg.TidyEvery); err != nil || deleted() != 1 {
+	late.templates.Forget(name)
+	if err := late.templates.RemoveUnused(w.ctx, late.cfg.TidyEvery); err != nil || deleted() != 1 {
 		t.Errorf("%d templates are removed, %v; want the one nobody used", deleted(), err)
 	}
 	// A launch batch with a recorded request that names it is stale.

@@ -17,6 +17,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/launchtemplate"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -32,7 +33,7 @@ type launcher struct {
 	exhausted *exhausted
 	addresses *addresses
 	counts    *counts
-	templates *templates
+	templates *launchtemplate.Templates
 	cluster   *clusterReader
 	owner     ownership.Owner
 }
@@ -159,7 +160,7 @@ func (l *launcher) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 			if err != nil {
 				return fmt.Errorf("EC2NodeClass %s: spec.userData: %w: %w", w.NodeClass, err, capacity.ErrNodeClassNotReady)
 			}
-			name, err := l.templates.ensure(gctx, launchTemplate(r, options{
+			name, err := l.templates.Ensure(gctx, launchTemplate(r, options{
 				image: g.image, userData: data, capacityType: w.CapacityType, efas: g.efas, ipv6: j.ipv6(), tags: tags, reservation: g.from,
 				tenancy: g.tenancy, partition: partition, enclave: w.Requests[ec2nc.ResourceNIPSlots] > 0,
 			}), tags)

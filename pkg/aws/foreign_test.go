@@ -90,7 +90,7 @@ func TestOtherClustersThingsAreLeftAlone(t *testing.T) {
 	if err := other.removeUnusedProfiles(w.ctx, other.withProfile); err != nil || !slices.Equal(w.profiles(), all) {
 		t.Errorf("profiles %v, want %v; %v", w.profiles(), all, err)
 	}
-	if err := other.templates.removeUnused(w.ctx, other.cfg.TidyEvery); err != nil || len(w.sim.Calls("DeleteLaunchTemplate")) > 0 {
+	if err := other.templates.RemoveUnused(w.ctx, other.cfg.TidyEvery); err != nil || len(w.sim.Calls("DeleteLaunchTemplate")) > 0 {
 		t.Errorf("a template of another cluster was removed, %v", err)
 	}
 	for _, c := range []struct {

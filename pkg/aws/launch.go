@@ -108,7 +108,7 @@ func (l *launcher) forgetTemplates(in *ec2.CreateFleetInput, nodeClass string) {
 	}
 	for _, c := range in.LaunchTemplateConfigs {
 		if s := c.LaunchTemplateSpecification; s != nil {
-			l.templates.forget(awssdk.ToString(s.LaunchTemplateName))
+			l.templates.Forget(awssdk.ToString(s.LaunchTemplateName))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/interruption"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/launchtemplate"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -74,7 +75,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	}, p.bump)
 	p.launcher = &launcher{
 		ec2: c.EC2, clock: cfg.Clock, classes: p.classes, catalogue: known, exhausted: p.exhausted, addresses: free, counts: p.counts,
-		templates: newTemplates(cfg.Clock, c.EC2, own), cluster: p.clusterReader, owner: own,
+		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.clusterReader, owner: own,
 	}
 	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.exhausted, own)
 	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, cfg.Hold)

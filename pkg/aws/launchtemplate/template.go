@@ -1,4 +1,4 @@
-package aws
+package launchtemplate
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 // the same content, whoever created them.
 const templatePrefix = "karpenter.k8s.aws/"
 
-// templates creates launch templates when they are first needed.
-type templates struct {
+// Templates creates launch templates when they are first needed.
+type Templates struct {
 	clock clock.PassiveClock
 	api   sdk.TemplateAPI
 	owner ownership.Owner
@@ -37,12 +37,13 @@ type madeTemplate struct {
 	used time.Time
 }
 
-func newTemplates(c clock.PassiveClock, api sdk.TemplateAPI, o ownership.Owner) *templates {
-	return &templates{clock: c, api: api, owner: o, made: map[string]*madeTemplate{}}
+// New returns templates that are created for the owner.
+func New(c clock.PassiveClock, api sdk.TemplateAPI, o ownership.Owner) *Templates {
+	return &Templates{clock: c, api: api, owner: o, made: map[string]*madeTemplate{}}
 }
 
-// ensure creates the template unless it is known to exist, and returns its name. Callers with the same template share one request.
-func (t *templates) ensure(ctx context.Context, data *ec2types.RequestLaunchTemplateData, tags map[string]string) (string, error) {
+// Ensure creates the template unless it is known to exist, and returns its name. Callers with the same template share one request.
+func (t *Templates) Ensure(ctx context.Context, data *ec2types.RequestLaunchTemplateData, tags map[string]string) (string, error) {
 	name, err := templateName(data, tags)
 	if err != nil {
 		return "", err
@@ -59,7 +60,7 @@ func (t *templates) ensure(ctx context.Context, data *ec2types.RequestLaunchTemp
 		if !ok {
 			m.err = t.create(ctx, name, data, tags)
 			if m.err != nil {
-				t.forget(name)
+				t.Forget(name)
 			}
 			close(m.once)
 			return name, m.err
@@ -82,8 +83,8 @@ func (t *templates) ensure(ctx context.Context, data *ec2types.RequestLaunchTemp
 	}
 }
 
-// forget makes the next ensure ask EC2 again.
-func (t *templates) forget(names ...string) {
+// Forget makes the next Ensure ask EC2 again.
+func (t *Templates) Forget(names ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, n := range names {
@@ -93,7 +94,7 @@ func (t *templates) forget(names ...string) {
 
 // create creates the template. It is fine if there is one of that name: it has the same content. The client token is the SDK's, which
 // only covers its own retries: a token derived from the name would return a template that was deleted since.
-func (t *templates) create(ctx context.Context, name string, data *ec2types.RequestLaunchTemplateData, tags map[string]string) error {
+func (t *Templates) create(ctx context.Context, name string, data *ec2types.RequestLaunchTemplateData, tags map[string]string) error {
 	_, err := t.api.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
 		LaunchTemplateName: &name, LaunchTemplateData: data,
 		TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeLaunchTemplate, Tags: sdk.SortedTags(tags)}},

@@ -1,4 +1,4 @@
-package aws
+package launchtemplate
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-// removeUnused deletes this cluster's launch templates that were created, and last used, longer ago than idleFor. Instances don't need the
+// RemoveUnused deletes this cluster's launch templates that were created, and last used, longer ago than idleFor. Instances don't need the
 // template they were created from.
-func (t *templates) removeUnused(ctx context.Context, idleFor time.Duration) error {
+func (t *Templates) RemoveUnused(ctx context.Context, idleFor time.Duration) error {
 	now := t.clock.Now()
 	var idle []string
 	pages := ec2.NewDescribeLaunchTemplatesPaginator(t.api, &ec2.DescribeLaunchTemplatesInput{
@@ -53,7 +53,7 @@ func (t *templates) removeUnused(ctx context.Context, idleFor time.Duration) err
 var errRemoved = errors.New("launch template is being removed")
 
 // remove deletes a template unless it was used since. A caller who needs it meanwhile waits and creates it again.
-func (t *templates) remove(name string, since time.Time, del func() error) error {
+func (t *Templates) remove(name string, since time.Time, del func() error) error {
 	t.mu.Lock()
 	if m, ok := t.made[name]; ok && m.used.After(since) {
 		t.mu.Unlock()
@@ -63,7 +63,7 @@ func (t *templates) remove(name string, since time.Time, del func() error) error
 	t.made[name] = m
 	t.mu.Unlock()
 	err := del()
-	t.forget(name)
+	t.Forget(name)
 	close(m.once)
 	return err
 }
