@@ -185,7 +185,7 @@ func (s *classes) ReservationOver(id string) (time.Time, bool) {
 // uses any more. Its launch templates are removed when they have been unused for a while. ReleaseClass may be called again.
 func (s *classes) ReleaseClass(ctx context.Context, nc *ec2nc.EC2NodeClass) error {
 	s.DeleteNodeClass(nc.Name) // otherwise the resolver would create a new profile
-	return s.account.profiles.removeOf(ctx, nc)
+	return s.account.profiles.RemoveOf(ctx, nc)
 }
 
 // removeUnusedProfiles deletes instance profiles that were created for classes and that neither a class nor an instance uses now.
@@ -193,10 +193,10 @@ func (s *classes) removeUnusedProfiles(ctx context.Context, inUse func(ctx conte
 	needed := map[string]bool{}
 	s.mu.Lock()
 	for _, c := range s.byName {
-		needed[s.account.profiles.name(c.current())] = true
+		needed[s.account.profiles.Name(c.current())] = true
 	}
 	s.mu.Unlock()
-	return s.account.profiles.removeUnused(ctx, needed, inUse)
+	return s.account.profiles.RemoveUnused(ctx, needed, inUse)
 }
 
 // keep resolves a class until ctx ends.

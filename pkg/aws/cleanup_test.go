@@ -81,7 +81,7 @@ func TestOrphanedProfilesAreRemoved(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	name := func(nc *ec2nc.EC2NodeClass) string { return ownProfiles.name(nc) }
+	name := func(nc *ec2nc.EC2NodeClass) string { return ownProfiles.Name(nc) }
 	all := []string{name(nodeClass()), name(gone), name(used)}
 	slices.Sort(all)
 	if got := profiles(); !slices.Equal(got, all) {

@@ -13,6 +13,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
@@ -27,7 +28,7 @@ func careless(t *testing.T) *world {
 }
 
 // ownProfiles names the profiles of the tests' cluster.
-var ownProfiles = newProfiles(nil, nil, "films", "us-west-2")
+var ownProfiles = instanceprofile.New(nil, nil, "films", "us-west-2")
 
 func (w *world) profiles() []string {
 	w.t.Helper()
@@ -53,7 +54,7 @@ func TestAClassTakesNoOthersProfilesAlong(t *testing.T) {
 		w.SetNodeClass(nc)
 		w.types(nc.Name)
 	}
-	name := ownProfiles.name(fresh)
+	name := ownProfiles.Name(fresh)
 	all := w.profiles()
 	if !slices.Contains(all, name) || len(all) < 3 { // two classes', and the account's own
 		t.Fatalf("profiles %v", all)

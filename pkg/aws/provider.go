@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/interruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/launchtemplate"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
@@ -69,7 +70,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		placements:   c.EC2,
 		network:      newNetwork(c.EC2, free),
 		images:       images{ec2: c.EC2, ssm: c.SSM, cluster: p.clusterReader},
-		profiles:     newProfiles(c.IAM, cfg.Clock, own, cfg.Region),
+		profiles:     instanceprofile.New(c.IAM, cfg.Clock, own, cfg.Region),
 		reservations: newReservations(c.EC2, cfg.Clock, p.counts),
 		cluster:      p.clusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
 	}, p.bump)

@@ -11,10 +11,10 @@ import (
 
 func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
 	w := newWorld(t)
-	// The role has changed once: the first profile still exists.
+	// The role has changed once, and the first one is gone: the profile that was created for it still exists.
 	earlier := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.Role = "earlier" })
-	if _, err := w.account.profiles.ensure(w.ctx, earlier, ownProfiles.name(earlier)); err != nil {
-		t.Fatal(err)
+	if _, err := w.account.profiles.Find(w.ctx, earlier); err == nil || err.Error() != "spec.role: no role is called earlier" {
+		t.Fatalf("the error is %v", err)
 	}
 	other := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.UID = "other", "uid-other" })
 	for _, nc := range []*ec2nc.EC2NodeClass{nodeClass(), other} {
@@ -40,7 +40,7 @@ func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := []string{ownProfiles.name(other)}; !slices.Equal(left(), want) {
+	if want := []string{ownProfiles.Name(other)}; !slices.Equal(left(), want) {
 		t.Errorf("profiles after: %v, want %v", left(), want)
 	}
 	if _, unready := w.InstanceTypes("default"); unready != "EC2NodeClass default does not exist" {

@@ -8,6 +8,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -18,7 +19,7 @@ type account struct {
 	placements   sdk.NetworkAPI
 	network      *network
 	images       images
-	profiles     *profiles
+	profiles     *instanceprofile.Profiles
 	reservations *reservations
 	cluster      *clusterReader
 	sizes        sizeConfig
@@ -108,7 +109,7 @@ func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) tim
 			if own != "" {
 				return time.Hour
 			}
-			return r.profile.Ask(now, a.every.profiles, func() (string, error) { return a.profiles.find(ctx, r.class) })
+			return r.profile.Ask(now, a.every.profiles, func() (string, error) { return a.profiles.Find(ctx, r.class) })
 		},
 		func() time.Duration {
 			if len(spec.CapacityReservationSelectorTerms) == 0 {

@@ -1,4 +1,4 @@
-package aws
+package instanceprofile
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-// removeUnused deletes instance profiles that were created for classes of this cluster and that neither a class nor an instance uses
+// RemoveUnused deletes instance profiles that were created for classes of this cluster and that neither a class nor an instance uses
 // now. needed are the names of those that classes use; inUse reports whether an instance uses the one with that ARN.
-func (l *profiles) removeUnused(ctx context.Context, needed map[string]bool, inUse func(ctx context.Context, arn string) (bool, error)) error {
+func (l *Profiles) RemoveUnused(ctx context.Context, needed map[string]bool, inUse func(ctx context.Context, arn string) (bool, error)) error {
 	if len(needed) == 0 {
 		return nil // it is more likely that the classes could not be read than that there are none
 	}
@@ -53,7 +53,7 @@ func (l *profiles) removeUnused(ctx context.Context, needed map[string]bool, inU
 
 // remove deletes an instance profile if it is below the path. It checks that itself, because a list need not match its request:
 // IAM honours a PathPrefix, but other services with the same API don't.
-func (l *profiles) remove(ctx context.Context, path string, v *iamtypes.InstanceProfile) error {
+func (l *Profiles) remove(ctx context.Context, path string, v *iamtypes.InstanceProfile) error {
 	if !strings.HasPrefix(awssdk.ToString(v.Path), path) {
 		return nil
 	}
@@ -70,8 +70,8 @@ func (l *profiles) remove(ctx context.Context, path string, v *iamtypes.Instance
 	return nil
 }
 
-// removeOf deletes the profiles that were created for the role of a class.
-func (l *profiles) removeOf(ctx context.Context, nc *ec2nc.EC2NodeClass) error {
+// RemoveOf deletes the profiles that were created for the role of a class.
+func (l *Profiles) RemoveOf(ctx context.Context, nc *ec2nc.EC2NodeClass) error {
 	if nc.Spec.Role == "" || nc.UID == "" {
 		return nil
 	}

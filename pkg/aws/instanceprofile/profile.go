@@ -1,4 +1,4 @@
-package aws
+package instanceprofile
 
 import (
 	"context"
@@ -19,20 +19,21 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-// profiles looks up and creates the instance profiles of classes, and removes those that are no longer needed.
-type profiles struct {
+// Profiles looks up and creates the instance profiles of classes, and removes those that are no longer needed.
+type Profiles struct {
 	iam    sdk.IAM
 	clock  clock.PassiveClock
 	owner  ownership.Owner
 	region string
 }
 
-func newProfiles(api sdk.IAM, c clock.PassiveClock, o ownership.Owner, region string) *profiles {
-	return &profiles{iam: api, clock: c, owner: o, region: region}
+// New returns the profiles of the owner in a region.
+func New(api sdk.IAM, c clock.PassiveClock, o ownership.Owner, region string) *Profiles {
+	return &Profiles{iam: api, clock: c, owner: o, region: region}
 }
 
-// find returns the name of the class's instance profile: the given one, or one that we create and own for its role.
-func (l *profiles) find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, error) {
+// Find returns the name of the class's instance profile: the given one, or one that we create and own for its role.
+func (l *Profiles) Find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, error) {
 	if given := awssdk.ToString(nc.Spec.InstanceProfile); given != "" {
 		_, err := l.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &given})
 		switch {
@@ -45,7 +46,7 @@ func (l *profiles) find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, er
 		}
 		return given, nil
 	}
-	name := l.name(nc)
+	name := l.Name(nc)
 	profile, err := l.ensure(ctx, nc, name)
 	if err != nil {
 		return "", err
@@ -69,7 +70,7 @@ func (l *profiles) find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, er
 	return name, nil
 }
 
-func (l *profiles) ensure(ctx context.Context, nc *ec2nc.EC2NodeClass, name string) (*iamtypes.InstanceProfile, error) {
+func (l *Profiles) ensure(ctx context.Context, nc *ec2nc.EC2NodeClass, name string) (*iamtypes.InstanceProfile, error) {
 	got, err := l.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &name})
 	if err == nil {
 		return got.InstanceProfile, nil
@@ -94,13 +95,13 @@ func (l *profiles) ensure(ctx context.Context, nc *ec2nc.EC2NodeClass, name stri
 }
 
 // path returns the path of this cluster's profiles; rest is the part below it, for a class.
-func (l *profiles) path(rest string) string {
+func (l *Profiles) path(rest string) string {
 	return "/karpenter/" + l.region + "/" + string(l.owner) + "/" + rest
 }
 
-// name returns the same name for the same class object and role. A changed role gets a new profile, so that running instances keep
+// Name returns the same name for the same class object and role. A changed role gets a new profile, so that running instances keep
 // theirs.
-func (l *profiles) name(nc *ec2nc.EC2NodeClass) string {
+func (l *Profiles) Name(nc *ec2nc.EC2NodeClass) string {
 	sum := sha256.Sum256([]byte(l.region + "\x00" + nc.Name + "\x00" + string(nc.UID) + "\x00" + nc.Spec.Role))
 	// 128 characters are allowed; a cluster's name has up to 100.
 	return string(l.owner) + "_" + hex.EncodeToString(sum[:10])
