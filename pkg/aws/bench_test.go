@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -54,7 +55,7 @@ func BenchmarkInstanceTypes(b *testing.B) {
 	p.classes.byName[nc.Name] = c
 	s, _ := settingsOf(&nc.Spec, al2023, cfg.sizes())
 	c.resolved.Store(&resolved{class: nc, family: al2023, settings: s, images: []image{{id: "ami-1", arch: "amd64"}},
-		subnets: []subnet{{id: "s-a", zone: "a", zoneID: "az1"}, {id: "s-b", zone: "b", zoneID: "az2"}, {id: "s-c", zone: "c", zoneID: "az3"}, {id: "s-d", zone: "d", zoneID: "az4"}}})
+		subnets: []network.Subnet{{ID: "s-a", Zone: "a", ZoneID: "az1"}, {ID: "s-b", Zone: "b", ZoneID: "az2"}, {ID: "s-c", Zone: "c", ZoneID: "az3"}, {ID: "s-d", Zone: "d", ZoneID: "az4"}}})
 
 	b.Run("unchanged", func(b *testing.B) {
 		b.ReportAllocs()

@@ -11,6 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
@@ -133,7 +134,7 @@ func TestFullSubnetBesideOneWithRoom(t *testing.T) {
 	wanted := offer("m5.large", "a", "on-demand")
 	c := w.classes.get("default")
 	r := *c.resolved.Load()
-	r.subnets = append(slices.Clone(r.subnets), subnet{id: "subnet-second", zone: "us-west-2a"})
+	r.subnets = append(slices.Clone(r.subnets), network.Subnet{ID: "subnet-second", Zone: "us-west-2a"})
 	c.resolved.Store(&r)
 	first := w.prepared(newBatch("t", "on-demand", 1, wanted))
 	w.sim.SetCapacity("m5.large", "us-west-2a", "on-demand", 0)

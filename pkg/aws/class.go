@@ -8,6 +8,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -16,7 +17,7 @@ type resolved struct {
 	class    *ec2nc.EC2NodeClass
 	family   *family
 	settings *nodeSettings
-	subnets  []subnet
+	subnets  []network.Subnet
 	groups   []ec2nc.SecurityGroup
 	images   []image
 	profile  string

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/launchtemplate"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -31,7 +32,7 @@ type launcher struct {
 	classes   *classes
 	catalogue *catalog.Cache
 	exhausted *exhausted
-	addresses *addresses
+	addresses *network.Addresses
 	counts    *counts
 	templates *launchtemplate.Templates
 	cluster   *clusterReader
@@ -82,7 +83,7 @@ type templateKey struct {
 // of the first offering.
 func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey, []ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType) {
 	gone, f := l.exhausted.now.Load(), l.catalogue.Region()
-	subnets := l.addresses.most(r.subnets, gone.full)
+	subnets := l.addresses.Most(r.subnets, gone.full)
 	// Of two offerings of the same type and zone (reservations, tenancies) a fleet accepts only one.
 	type pool struct{ instanceType, zone string }
 	taken := map[pool]bool{}
@@ -93,7 +94,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 	ranks := ranksOf(w)
 	for n, o := range w.Offers {
 		h, s := f.Find(o.InstanceType), subnets[o.Zone]
-		if h == nil || s.id == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone, r.placement.id) {
+		if h == nil || s.ID == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone, r.placement.id) {
 			continue
 		}
 		img, in := r.imageFor(h), pool{o.InstanceType, o.Zone}
@@ -126,7 +127,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 		}
 		taken[in] = true
 		out[i].Overrides = append(out[i].Overrides, ec2types.FleetLaunchTemplateOverridesRequest{
-			InstanceType: ec2types.InstanceType(o.InstanceType), SubnetId: awssdk.String(s.id), AvailabilityZone: awssdk.String(o.Zone),
+			InstanceType: ec2types.InstanceType(o.InstanceType), SubnetId: awssdk.String(s.ID), AvailabilityZone: awssdk.String(o.Zone),
 			Priority: ranks[n],
 		})
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -142,7 +143,7 @@ func imageFilters(t *ec2nc.AMISelectorTerm) (filters []ec2types.Filter, owner []
 		}
 	}
 	if len(t.Tags) > 0 {
-		filters, said = append(filters, tagFilters(t.Tags)...), append(said, sayTags(t.Tags))
+		filters, said = append(filters, network.TagFilters(t.Tags)...), append(said, network.SayTags(t.Tags))
 	}
 	return filters, owner, strings.Join(said, " and ")
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -166,7 +167,7 @@ func (l *launcher) launched(out *ec2.CreateFleetOutput, w *capacity.LaunchBatch)
 		}
 		if h := f.Find(i.InstanceType); h != nil {
 			// The CNI takes addresses for the whole first interface at once.
-			l.addresses.take(subnet, int64(len(got.InstanceIds))*h.IPv4PerENI)
+			l.addresses.Take(subnet, int64(len(got.InstanceIds))*h.IPv4PerENI)
 		}
 	}
 	slices.SortFunc(instances, byID)
@@ -199,8 +200,8 @@ func (l *launcher) used(w *capacity.LaunchBatch, i *capacity.Instance, n int) st
 func (l *launcher) zoneOf(nodeClass, id string) string {
 	if r := l.classes.resolved(nodeClass); r != nil {
 		for _, s := range r.subnets {
-			if s.id == id {
-				return s.zone
+			if s.ID == id {
+				return s.Zone
 			}
 		}
 	}
@@ -235,5 +236,5 @@ func (l *launcher) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.Offe
 
 // hasAddresses reports whether a subnet of the class in the zone has free addresses, as far as we know.
 func hasAddresses(r *resolved, zone string, gone *exhaustion) bool {
-	return slices.ContainsFunc(r.subnets, func(s subnet) bool { return s.zone == zone && !gone.full(s.id) })
+	return slices.ContainsFunc(r.subnets, func(s network.Subnet) bool { return s.Zone == zone && !gone.full(s.ID) })
 }

@@ -214,7 +214,7 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 func (n *offered) availability() func(*capacity.InstanceType, *capacity.Offer) (bool, int) {
 	zones := map[string]bool{}
 	for _, s := range n.from.subnets {
-		zones[s.zone] = zones[s.zone] || !n.gone.full(s.id)
+		zones[s.Zone] = zones[s.Zone] || !n.gone.full(s.ID)
 	}
 	return func(t *capacity.InstanceType, o *capacity.Offer) (bool, int) {
 		available, left := zones[o.Zone] && !n.gone.has(o.CapacityType, t.Name, o.Zone, n.from.placement.id), 0
@@ -234,17 +234,17 @@ type zoneLabels struct{ shared, own map[string]string }
 func zonesOf(r *resolved) map[string]zoneLabels {
 	out := map[string]zoneLabels{}
 	for _, s := range r.subnets {
-		if _, ok := out[s.zone]; ok {
+		if _, ok := out[s.Zone]; ok {
 			continue
 		}
 		l := zoneLabels{
 			shared: map[string]string{ec2nc.LabelInstanceTenancy: string(ec2types.TenancyDefault)},
 			own:    map[string]string{ec2nc.LabelInstanceTenancy: string(ec2types.TenancyDedicated)},
 		}
-		if s.zoneID != "" {
-			l.shared[ec2nc.LabelTopologyZoneID], l.own[ec2nc.LabelTopologyZoneID] = s.zoneID, s.zoneID
+		if s.ZoneID != "" {
+			l.shared[ec2nc.LabelTopologyZoneID], l.own[ec2nc.LabelTopologyZoneID] = s.ZoneID, s.ZoneID
 		}
-		out[s.zone] = l
+		out[s.Zone] = l
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -82,7 +83,7 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 	}
 	if r.subnets = subnetsOf(&nc.Status); len(r.subnets) == 0 {
 		for _, zone := range o.zones {
-			r.subnets = append(r.subnets, subnet{id: "any-in-" + zone, zone: zone})
+			r.subnets = append(r.subnets, network.Subnet{ID: "any-in-" + zone, Zone: zone})
 		}
 		assumed = append(assumed, "subnets in "+strings.Join(o.zones, ", "))
 	}
@@ -101,12 +102,12 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 	return from.build(o.region, nil), assumed, ""
 }
 
-func subnetsOf(st *ec2nc.EC2NodeClassStatus) []subnet {
-	out := make([]subnet, 0, len(st.Subnets))
+func subnetsOf(st *ec2nc.EC2NodeClassStatus) []network.Subnet {
+	out := make([]network.Subnet, 0, len(st.Subnets))
 	for _, s := range st.Subnets {
-		out = append(out, subnet{id: s.ID, zone: s.Zone, zoneID: s.ZoneID})
+		out = append(out, network.Subnet{ID: s.ID, Zone: s.Zone, ZoneID: s.ZoneID})
 	}
-	slices.SortFunc(out, func(a, b subnet) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(out, func(a, b network.Subnet) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/interruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/launchtemplate"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -60,7 +61,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		return nil, errors.New("AWS provider: a client is missing: that of the interruption queue")
 	}
 	p := &Provider{cfg: cfg, clock: cfg.Clock, offers: offerCaches{caches: map[string]*offerCache{}}}
-	own, free := ownership.Owner(cfg.ClusterName), newAddresses()
+	own, free := ownership.Owner(cfg.ClusterName), network.NewAddresses()
 	known := catalog.NewCache(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
 	p.catalogue = known
 	p.counts = newCounts(p.bump)
@@ -68,7 +69,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	p.clusterReader = newClusterReader(cfg.cluster(), c.EKS, cfg.Clock, func() { p.classes.wake() })
 	p.classes = newClasses(cfg.Clock, account{
 		placements:   c.EC2,
-		network:      newNetwork(c.EC2, free),
+		network:      network.NewFinder(c.EC2, free),
 		images:       images{ec2: c.EC2, ssm: c.SSM, cluster: p.clusterReader},
 		profiles:     instanceprofile.New(c.IAM, cfg.Clock, own, cfg.Region),
 		reservations: newReservations(c.EC2, cfg.Clock, p.counts),

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
@@ -175,7 +176,7 @@ func BenchmarkRefresh(b *testing.B) {
 	settings, _ := settingsOf(&nc.Spec, al2023, p.cfg.sizes())
 	r := &resolved{class: nc, family: al2023, settings: settings, images: []image{{id: "ami-1", arch: "amd64"}, {id: "ami-2", arch: "arm64"}}}
 	for _, z := range s.Zones() {
-		r.subnets = append(r.subnets, subnet{id: "s-" + z, zone: z, zoneID: z})
+		r.subnets = append(r.subnets, network.Subnet{ID: "s-" + z, Zone: z, ZoneID: z})
 	}
 	p.classes.get(nc.Name).resolved.Store(r)
 	read := func() {

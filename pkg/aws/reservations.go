@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -102,7 +103,7 @@ func (l *reservations) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (
 		return nil
 	}
 	for _, t := range spec.CapacityReservationSelectorTerms {
-		filters := tagFilters(t.Tags)
+		filters := network.TagFilters(t.Tags)
 		if t.OwnerID != "" {
 			filters = append(filters, sdk.Filter("owner-id", t.OwnerID))
 		}

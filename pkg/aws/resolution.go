@@ -10,6 +10,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -17,7 +18,7 @@ import (
 // account is where references of classes are looked up.
 type account struct {
 	placements   sdk.NetworkAPI
-	network      *network
+	network      *network.Finder
 	images       images
 	profiles     *instanceprofile.Profiles
 	reservations *reservations
@@ -37,7 +38,7 @@ type resolution struct {
 	settings *nodeSettings
 	invalid  error
 
-	subnets  lookup.Part[[]subnet]
+	subnets  lookup.Part[[]network.Subnet]
 	groups   lookup.Part[[]ec2nc.SecurityGroup]
 	images   lookup.Part[[]image]
 	profile  lookup.Part[string]
@@ -91,13 +92,13 @@ func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) tim
 	var errs [len(waits)]error
 	for i, f := range []func() time.Duration{
 		func() time.Duration {
-			return r.subnets.Ask(now, a.every.subnets, func() ([]subnet, error) { return a.network.subnets(ctx, spec) })
+			return r.subnets.Ask(now, a.every.subnets, func() ([]network.Subnet, error) { return a.network.Subnets(ctx, spec) })
 		},
 		func() time.Duration {
 			if own != "" {
 				return time.Hour
 			}
-			return r.groups.Ask(now, a.every.groups, func() ([]ec2nc.SecurityGroup, error) { return a.network.groups(ctx, spec) })
+			return r.groups.Ask(now, a.every.groups, func() ([]ec2nc.SecurityGroup, error) { return a.network.Groups(ctx, spec) })
 		},
 		func() time.Duration {
 			if own != "" {

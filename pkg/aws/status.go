@@ -51,7 +51,7 @@ func (s *classes) publish(ctx context.Context, c *class, r *resolution) {
 func (r *resolved) status() ec2nc.EC2NodeClassStatus {
 	st := ec2nc.EC2NodeClassStatus{InstanceProfile: r.profile, SecurityGroups: slices.Clone(r.groups)}
 	for _, s := range r.subnets {
-		st.Subnets = append(st.Subnets, ec2nc.Subnet{ID: s.id, Zone: s.zone, ZoneID: s.zoneID})
+		st.Subnets = append(st.Subnets, ec2nc.Subnet{ID: s.ID, Zone: s.Zone, ZoneID: s.ZoneID})
 	}
 	for i := range r.images {
 		st.AMIs = append(st.AMIs, r.images[i].status(r.family))

@@ -1,4 +1,4 @@
-package aws
+package network
 
 import (
 	"context"
@@ -17,54 +17,58 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-type subnet struct{ id, zone, zoneID string }
+// Subnet is a subnet and its zone, by name and by id.
+type Subnet struct{ ID, Zone, ZoneID string }
 
-// addresses counts the free addresses of subnets: EC2's last answer, less those of the instances launched since.
-type addresses struct {
+// Addresses counts the free addresses of subnets: EC2's last answer, less those of the instances launched since.
+type Addresses struct {
 	mu   sync.Mutex
 	free map[string]int64
 }
 
-func newAddresses() *addresses { return &addresses{free: map[string]int64{}} }
+// NewAddresses returns counts that are empty until subnets are found.
+func NewAddresses() *Addresses { return &Addresses{free: map[string]int64{}} }
 
-func (a *addresses) set(subnet string, free int64) {
+func (a *Addresses) set(subnet string, free int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.free[subnet] = free
 }
 
-func (a *addresses) take(subnet string, n int64) {
+// Take subtracts the addresses of launched instances.
+func (a *Addresses) Take(subnet string, n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.free[subnet] = max(0, a.free[subnet]-n)
 }
 
-// most returns, for each zone, the subnet with the most free addresses, among those not known to be full.
-func (a *addresses) most(subnets []subnet, full func(id string) bool) map[string]subnet {
+// Most returns, for each zone, the subnet with the most free addresses, among those not known to be full.
+func (a *Addresses) Most(subnets []Subnet, full func(id string) bool) map[string]Subnet {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := map[string]subnet{}
+	out := map[string]Subnet{}
 	for _, s := range subnets {
-		if full(s.id) {
+		if full(s.ID) {
 			continue
 		}
-		if have, ok := out[s.zone]; !ok || a.free[s.id] > a.free[have.id] {
-			out[s.zone] = s
+		if have, ok := out[s.Zone]; !ok || a.free[s.ID] > a.free[have.ID] {
+			out[s.Zone] = s
 		}
 	}
 	return out
 }
 
-// network looks up the subnets and security groups of classes.
-type network struct {
+// Finder looks up the subnets and security groups of classes.
+type Finder struct {
 	ec2       sdk.NetworkAPI
-	addresses *addresses
+	addresses *Addresses
 }
 
-func newNetwork(api sdk.NetworkAPI, a *addresses) *network { return &network{ec2: api, addresses: a} }
+// NewFinder returns a finder that keeps the addresses up to date with what it finds.
+func NewFinder(api sdk.NetworkAPI, a *Addresses) *Finder { return &Finder{ec2: api, addresses: a} }
 
-// tagFilters returns filters that require all of the tags; "*" is any value.
-func tagFilters(tags map[string]string) []ec2types.Filter {
+// TagFilters returns filters that require all of the tags; "*" is any value.
+func TagFilters(tags map[string]string) []ec2types.Filter {
 	var out []ec2types.Filter
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		if v := tags[k]; v == "*" {
@@ -76,8 +80,8 @@ func tagFilters(tags map[string]string) []ec2types.Filter {
 	return out
 }
 
-// sayTags formats a tag selector for messages: {a: b, c: *}.
-func sayTags(tags map[string]string) string {
+// SayTags formats a tag selector for messages: {a: b, c: *}.
+func SayTags(tags map[string]string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		parts = append(parts, k+": "+tags[k])
@@ -85,9 +89,9 @@ func sayTags(tags map[string]string) string {
 	return "tags {" + strings.Join(parts, ", ") + "}"
 }
 
-// subnets returns the subnets that any term selects, sorted by id.
-func (n *network) subnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]subnet, error) {
-	found := map[string]subnet{}
+// Subnets returns the subnets that any term selects, sorted by id.
+func (n *Finder) Subnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]Subnet, error) {
+	found := map[string]Subnet{}
 	var ids, said []string
 	ask := func(filters ...ec2types.Filter) error {
 		pages := ec2.NewDescribeSubnetsPaginator(n.ec2, &ec2.DescribeSubnetsInput{Filters: filters, MaxResults: awssdk.Int32(1000)})
@@ -98,7 +102,7 @@ func (n *network) subnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]
 			}
 			for _, s := range page.Subnets {
 				id := awssdk.ToString(s.SubnetId)
-				found[id] = subnet{id: id, zone: awssdk.ToString(s.AvailabilityZone), zoneID: awssdk.ToString(s.AvailabilityZoneId)}
+				found[id] = Subnet{ID: id, Zone: awssdk.ToString(s.AvailabilityZone), ZoneID: awssdk.ToString(s.AvailabilityZoneId)}
 				n.addresses.set(id, int64(awssdk.ToInt32(s.AvailableIpAddressCount)))
 			}
 		}
@@ -109,8 +113,8 @@ func (n *network) subnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]
 			ids, said = append(ids, t.ID), append(said, "id "+t.ID)
 			continue
 		}
-		said = append(said, sayTags(t.Tags))
-		if err := ask(tagFilters(t.Tags)...); err != nil {
+		said = append(said, SayTags(t.Tags))
+		if err := ask(TagFilters(t.Tags)...); err != nil {
 			return nil, err
 		}
 	}
@@ -123,12 +127,12 @@ func (n *network) subnets(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]
 		return nil, lookup.Unusable("spec.subnetSelectorTerms: no subnet matches " + strings.Join(said, " or "))
 	}
 	out := slices.Collect(maps.Values(found))
-	slices.SortFunc(out, func(a, b subnet) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(out, func(a, b Subnet) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
-// groups returns the security groups that any term selects, sorted by id.
-func (n *network) groups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]ec2nc.SecurityGroup, error) {
+// Groups returns the security groups that any term selects, sorted by id.
+func (n *Finder) Groups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]ec2nc.SecurityGroup, error) {
 	found := map[string]ec2nc.SecurityGroup{}
 	var ids, names, said []string
 	ask := func(filters ...ec2types.Filter) error {
@@ -152,8 +156,8 @@ func (n *network) groups(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]e
 		case t.Name != "":
 			names, said = append(names, t.Name), append(said, "name "+t.Name)
 		default:
-			said = append(said, sayTags(t.Tags))
-			if err := ask(tagFilters(t.Tags)...); err != nil {
+			said = append(said, SayTags(t.Tags))
+			if err := ask(TagFilters(t.Tags)...); err != nil {
 				return nil, err
 			}
 		}

@@ -1,4 +1,4 @@
-package aws
+package network
 
 import (
 	"testing"
@@ -7,28 +7,28 @@ import (
 )
 
 func TestSubnetWithTheMostAddresses(t *testing.T) {
-	a := newAddresses()
+	a := NewAddresses()
 	for id, free := range map[string]int64{"small": 100, "large": 200, "elsewhere": 1} {
 		a.set(id, free)
 	}
-	subnets := []subnet{{id: "large", zone: "a"}, {id: "small", zone: "a"}, {id: "elsewhere", zone: "b"}}
+	subnets := []Subnet{{ID: "large", Zone: "a"}, {ID: "small", Zone: "a"}, {ID: "elsewhere", Zone: "b"}}
 	full := map[string]bool{}
 	check := func(when string, want map[string]string) {
 		t.Helper()
 		got := map[string]string{}
-		for zone, s := range a.most(subnets, func(id string) bool { return full[id] }) {
-			got[zone] = s.id
+		for zone, s := range a.Most(subnets, func(id string) bool { return full[id] }) {
+			got[zone] = s.ID
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
 	check("at first", map[string]string{"a": "large", "b": "elsewhere"})
-	a.take("large", 150)
+	a.Take("large", 150)
 	check("after a launch", map[string]string{"a": "small", "b": "elsewhere"})
 	full["small"], full["elsewhere"] = true, true
 	check("with full ones", map[string]string{"a": "large"})
-	a.take("large", 1000)
+	a.Take("large", 1000)
 	a.set("small", 1)
 	delete(full, "small")
 	check("none is below zero", map[string]string{"a": "small"})
