@@ -9,6 +9,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -23,7 +24,7 @@ type resolved struct {
 	profile  string
 	// reservations the class may use; nil: the class selects none.
 	reservations []reservation
-	placement    placement
+	placement    placementgroup.Group
 	// dedicated: offerings on single-tenant hardware are included.
 	dedicated bool
 	// unready is why nodes of the class can't be launched, naming object and field; nil when they can.

@@ -94,7 +94,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 	ranks := ranksOf(w)
 	for n, o := range w.Offers {
 		h, s := f.Find(o.InstanceType), subnets[o.Zone]
-		if h == nil || s.ID == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone, r.placement.id) {
+		if h == nil || s.ID == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone, r.placement.ID) {
 			continue
 		}
 		img, in := r.imageFor(h), pool{o.InstanceType, o.Zone}
@@ -137,7 +137,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 // configs returns the fleet's choices with their launch templates, which are created where they don't exist, and the market.
 func (l *launcher) configs(ctx context.Context, r *resolved, w *capacity.LaunchBatch) ([]ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType, error) {
 	tags := l.owner.LaunchTags(r.class, w.Pool)
-	partition, err := r.placement.partition(w.Labels)
+	partition, err := r.placement.Partition(w.Labels)
 	if err != nil {
 		return nil, "", fmt.Errorf("EC2NodeClass %s: %w: %w", w.NodeClass, err, capacity.ErrRefused)
 	}

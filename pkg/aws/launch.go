@@ -211,7 +211,7 @@ func (l *launcher) zoneOf(nodeClass, id string) string {
 // groupOf returns the id of the placement group that a class launches into now; empty: none.
 func (l *launcher) groupOf(nodeClass string) string {
 	if r := l.classes.resolved(nodeClass); r != nil {
-		return r.placement.id
+		return r.placement.ID
 	}
 	return ""
 }

@@ -164,8 +164,8 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 			t = &same
 		default:
 			t.Labels = labelsOf(h, region, r.family)
-			if r.placement.id != "" {
-				t.Labels[ec2nc.LabelPlacementGroupID] = r.placement.id
+			if r.placement.ID != "" {
+				t.Labels[ec2nc.LabelPlacementGroupID] = r.placement.ID
 			}
 			t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.size(h, from.memory)
 		}
@@ -217,7 +217,7 @@ func (n *offered) availability() func(*capacity.InstanceType, *capacity.Offer) (
 		zones[s.Zone] = zones[s.Zone] || !n.gone.full(s.ID)
 	}
 	return func(t *capacity.InstanceType, o *capacity.Offer) (bool, int) {
-		available, left := zones[o.Zone] && !n.gone.has(o.CapacityType, t.Name, o.Zone, n.from.placement.id), 0
+		available, left := zones[o.Zone] && !n.gone.has(o.CapacityType, t.Name, o.Zone, n.from.placement.ID), 0
 		if o.ReservationID != "" {
 			left = (*n.left)[o.ReservationID]
 			v := n.from.reservation(o.ReservationID)
@@ -293,7 +293,7 @@ func accepts(r *resolved, h *catalog.Hardware) bool {
 		return false
 	case spec.ConnectionTracking != nil && !h.Nitro():
 		return false
-	case !r.placement.takes(h):
+	case !r.placement.Takes(h):
 		return false
 	case r.family.windows() && h.IPv4PerENI <= 1:
 		return false // no pod would get an address

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -43,7 +44,7 @@ type resolution struct {
 	images   lookup.Part[[]image]
 	profile  lookup.Part[string]
 	reserved lookup.Part[[]reservation]
-	placed   lookup.Part[placement]
+	placed   lookup.Part[placementgroup.Group]
 	join     error                     // why user data can't be created yet
 	reported *ec2nc.EC2NodeClassStatus // the status last handed out
 }
@@ -122,7 +123,7 @@ func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) tim
 			if spec.PlacementGroupSelector == nil {
 				return time.Hour
 			}
-			return r.placed.Ask(now, a.every.placements, func() (placement, error) { return findPlacement(ctx, a.placements, spec) })
+			return r.placed.Ask(now, a.every.placements, func() (placementgroup.Group, error) { return placementgroup.Find(ctx, a.placements, spec) })
 		},
 	} {
 		wg.Add(1)

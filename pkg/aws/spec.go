@@ -57,10 +57,10 @@ func launchTemplate(r *resolved, o options) *ec2types.RequestLaunchTemplateData 
 			data.InstanceMarketOptions = &ec2types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: market}
 		}
 	}
-	if r.placement.id != "" || o.tenancy != "" {
+	if r.placement.ID != "" || o.tenancy != "" {
 		data.Placement = &ec2types.LaunchTemplatePlacementRequest{Tenancy: ec2types.Tenancy(o.tenancy)}
-		if r.placement.id != "" {
-			data.Placement.GroupId = &r.placement.id
+		if r.placement.ID != "" {
+			data.Placement.GroupId = &r.placement.ID
 		}
 		if o.partition > 0 {
 			data.Placement.PartitionNumber = &o.partition

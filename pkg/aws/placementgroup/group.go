@@ -1,4 +1,4 @@
-package aws
+package placementgroup
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-// placement is the placement group of a class; the zero value: it has none.
-type placement struct {
-	id, name, strategy string
+// Group is the placement group of a class; the zero value: it has none.
+type Group struct {
+	ID, name, strategy string
 	partitions         int64
 }
 
-// findPlacement looks up the class's placement group.
-func findPlacement(ctx context.Context, api sdk.NetworkAPI, spec *ec2nc.EC2NodeClassSpec) (placement, error) {
+// Find looks up the class's placement group.
+func Find(ctx context.Context, api sdk.NetworkAPI, spec *ec2nc.EC2NodeClassSpec) (Group, error) {
 	in, said := &ec2.DescribePlacementGroupsInput{}, ""
 	if s := spec.PlacementGroupSelector; s.ID != nil {
 		in.GroupIds, said = []string{*s.ID}, "has the id "+*s.ID
@@ -35,31 +35,31 @@ func findPlacement(ctx context.Context, api sdk.NetworkAPI, spec *ec2nc.EC2NodeC
 	out, err := api.DescribePlacementGroups(ctx, in)
 	switch {
 	case sdk.IsPlacementUnknown(err):
-		return placement{}, none
+		return Group{}, none
 	case err != nil:
-		return placement{}, fmt.Errorf("describing placement groups: %w", err)
+		return Group{}, fmt.Errorf("describing placement groups: %w", err)
 	case len(out.PlacementGroups) == 0:
-		return placement{}, none
+		return Group{}, none
 	}
 	g := &out.PlacementGroups[0]
 	if g.State != ec2types.PlacementGroupStateAvailable {
-		return placement{}, lookup.Unusablef("spec.placementGroupSelector: placement group %s is %s", awssdk.ToString(g.GroupName), g.State)
+		return Group{}, lookup.Unusablef("spec.placementGroupSelector: placement group %s is %s", awssdk.ToString(g.GroupName), g.State)
 	}
-	return placement{
-		id: awssdk.ToString(g.GroupId), name: awssdk.ToString(g.GroupName), strategy: string(g.Strategy), partitions: int64(awssdk.ToInt32(g.PartitionCount)),
+	return Group{
+		ID: awssdk.ToString(g.GroupId), name: awssdk.ToString(g.GroupName), strategy: string(g.Strategy), partitions: int64(awssdk.ToInt32(g.PartitionCount)),
 	}, nil
 }
 
-// takes reports whether the group accepts instances of the type at all: not every strategy accepts every type.
-func (g placement) takes(h *catalog.Hardware) bool {
-	return g.id == "" || len(h.Strategies) == 0 || slices.Contains(h.Strategies, g.strategy)
+// Takes reports whether the group accepts instances of the type at all: not every strategy accepts every type.
+func (g Group) Takes(h *catalog.Hardware) bool {
+	return g.ID == "" || len(h.Strategies) == 0 || slices.Contains(h.Strategies, g.strategy)
 }
 
 // errPartition means that a pool asks for a partition that doesn't exist.
 var errPartition = errors.New("no such partition")
 
-// partition returns the partition that the labels of a launch ask for; 0: EC2 chooses, evenly.
-func (g placement) partition(labels map[string]string) (int32, error) {
+// Partition returns the partition that the labels of a launch ask for; 0: EC2 chooses, evenly.
+func (g Group) Partition(labels map[string]string) (int32, error) {
 	asked, ok := labels[ec2nc.LabelPlacementGroupPartition]
 	if !ok {
 		return 0, nil
