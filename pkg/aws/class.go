@@ -8,6 +8,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -23,7 +24,7 @@ type resolved struct {
 	images   []image
 	profile  string
 	// reservations the class may use; nil: the class selects none.
-	reservations []reservation
+	reservations []capacityreservation.Reservation
 	placement    placementgroup.Group
 	// dedicated: offerings on single-tenant hardware are included.
 	dedicated bool
@@ -32,8 +33,8 @@ type resolved struct {
 }
 
 // reservation returns the reservation with that id, or nil.
-func (r *resolved) reservation(id string) *reservation {
-	i := slices.IndexFunc(r.reservations, func(v reservation) bool { return v.id == id })
+func (r *resolved) reservation(id string) *capacityreservation.Reservation {
+	i := slices.IndexFunc(r.reservations, func(v capacityreservation.Reservation) bool { return v.ID == id })
 	if i < 0 {
 		return nil
 	}

@@ -174,8 +174,8 @@ func (s *classes) ReservationOver(id string) (time.Time, bool) {
 		if r == nil {
 			continue
 		}
-		if v := r.reservation(id); v != nil && v.kind == ec2nc.CapacityReservationTypeCapacityBlock && !v.end.IsZero() {
-			return v.end.Add(-blockOver), true
+		if v := r.reservation(id); v != nil && v.Type == ec2nc.CapacityReservationTypeCapacityBlock && !v.End.IsZero() {
+			return v.End.Add(-blockOver), true
 		}
 	}
 	return time.Time{}, false

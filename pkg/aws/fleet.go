@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/launchtemplate"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
@@ -33,7 +34,7 @@ type launcher struct {
 	catalogue *catalog.Cache
 	exhausted *exhausted
 	addresses *network.Addresses
-	counts    *counts
+	counts    *capacityreservation.Counts
 	templates *launchtemplate.Templates
 	cluster   *clusterReader
 	owner     ownership.Owner
@@ -74,7 +75,7 @@ type templateKey struct {
 	reserved string
 	efas     int64
 	tenancy  string
-	from     *reservation
+	from     *capacityreservation.Reservation
 	own      templateVersion
 }
 
@@ -112,10 +113,10 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 			g.efas = h.EFAs
 		}
 		if o.CapacityType == karpv1.CapacityTypeReserved {
-			if g.from = r.reservation(o.ReservationID); g.from == nil || len(out) > 0 && g.from.market() != market {
+			if g.from = r.reservation(o.ReservationID); g.from == nil || len(out) > 0 && g.from.Market() != market {
 				continue
 			}
-			market = g.from.market()
+			market = g.from.Market()
 		}
 		i, ok := order[g]
 		if !ok {

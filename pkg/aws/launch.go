@@ -57,7 +57,7 @@ func (l *launcher) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 	}
 	f := readFleet(out.Errors, &w, l.groupOf(w.NodeClass))
 	l.exhausted.add(f.scopes...)
-	l.counts.set(func(left map[string]int) {
+	l.counts.Update(func(left map[string]int) {
 		for _, id := range f.reservations {
 			left[id] = 0
 		}
@@ -190,7 +190,7 @@ func tenancyOf(w *capacity.LaunchBatch, instanceType, zone string) string {
 func (l *launcher) used(w *capacity.LaunchBatch, i *capacity.Instance, n int) string {
 	for _, o := range w.Offers {
 		if o.ReservationID != "" && o.InstanceType == i.InstanceType && o.Zone == i.Zone {
-			l.counts.set(func(left map[string]int) { left[o.ReservationID] = max(0, left[o.ReservationID]-n) })
+			l.counts.Update(func(left map[string]int) { left[o.ReservationID] = max(0, left[o.ReservationID]-n) })
 			return o.ReservationID
 		}
 	}
@@ -221,7 +221,7 @@ func (l *launcher) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.Offe
 	if len(f.scopes) == 0 && len(f.reservations) == 0 {
 		return nil
 	}
-	left := *l.counts.left()
+	left := *l.counts.Left()
 	x := l.exhausted.now.Load()
 	r := l.classes.resolved(w.NodeClass)
 	group := l.groupOf(w.NodeClass)

@@ -94,7 +94,7 @@ func (p *Provider) InstanceTypes(nodeClass string) (types []*capacity.InstanceTy
 // offer computes the result for a class and reuses the parts of the last one that are still valid.
 func (p *Provider) offer(c *class, have *offered) *offered {
 	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.Region(), gone: p.exhausted.now.Load(),
-		left: p.counts.left(), known: p.classes.learned.now.Load()}
+		left: p.counts.Left(), known: p.classes.learned.now.Load()}
 	f := next.regionData
 	switch {
 	case next.from == nil:
@@ -221,7 +221,7 @@ func (n *offered) availability() func(*capacity.InstanceType, *capacity.Offer) (
 		if o.ReservationID != "" {
 			left = (*n.left)[o.ReservationID]
 			v := n.from.reservation(o.ReservationID)
-			available = available && left > 0 && v != nil && !v.expiring
+			available = available && left > 0 && v != nil && !v.Expiring
 		}
 		return available, left
 	}
@@ -318,17 +318,17 @@ func reservedOffers(r *resolved, h *catalog.Hardware, f *catalog.Region, zones m
 	var out []capacity.Offer
 	for i := range r.reservations {
 		v := &r.reservations[i]
-		labels, ok := zones[v.zone]
-		if v.instanceType != h.Name || !ok {
+		labels, ok := zones[v.Zone]
+		if v.InstanceType != h.Name || !ok {
 			continue
 		}
-		price, ok := f.Price(h, v.zone, false)
+		price, ok := f.Price(h, v.Zone, false)
 		if !ok {
 			price = catalog.Estimate(h)
 		}
 		all := maps.Clone(labels.shared)
-		maps.Copy(all, v.labels)
-		out = append(out, capacity.Offer{Zone: v.zone, CapacityType: karpv1.CapacityTypeReserved, Price: price * reservedShare, ReservationID: v.id, Labels: all})
+		maps.Copy(all, v.Labels)
+		out = append(out, capacity.Offer{Zone: v.Zone, CapacityType: karpv1.CapacityTypeReserved, Price: price * reservedShare, ReservationID: v.ID, Labels: all})
 	}
 	return out
 }

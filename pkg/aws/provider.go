@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/interruption"
@@ -36,7 +37,7 @@ type Provider struct {
 	cfg       Config
 	clock     clock.WithTicker
 	catalogue regions
-	counts    *counts
+	counts    *capacityreservation.Counts
 	offers    offerCaches
 }
 
@@ -64,7 +65,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	own, free := ownership.Owner(cfg.ClusterName), network.NewAddresses()
 	known := catalog.NewCache(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
 	p.catalogue = known
-	p.counts = newCounts(p.bump)
+	p.counts = capacityreservation.NewCounts(p.bump)
 	p.exhausted = newExhausted(cfg.Clock, cfg.ExhaustedFor, p.bump)
 	p.clusterReader = newClusterReader(cfg.cluster(), c.EKS, cfg.Clock, func() { p.classes.wake() })
 	p.classes = newClasses(cfg.Clock, account{
@@ -72,7 +73,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		network:      network.NewFinder(c.EC2, free),
 		images:       images{ec2: c.EC2, ssm: c.SSM, cluster: p.clusterReader},
 		profiles:     instanceprofile.New(c.IAM, cfg.Clock, own, cfg.Region),
-		reservations: newReservations(c.EC2, cfg.Clock, p.counts),
+		reservations: capacityreservation.NewFinder(c.EC2, cfg.Clock, p.counts),
 		cluster:      p.clusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
 	}, p.bump)
 	p.launcher = &launcher{

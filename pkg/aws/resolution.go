@@ -8,6 +8,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
@@ -22,7 +23,7 @@ type account struct {
 	network      *network.Finder
 	images       images
 	profiles     *instanceprofile.Profiles
-	reservations *reservations
+	reservations *capacityreservation.Finder
 	cluster      *clusterReader
 	sizes        sizeConfig
 	every        periods
@@ -43,7 +44,7 @@ type resolution struct {
 	groups   lookup.Part[[]ec2nc.SecurityGroup]
 	images   lookup.Part[[]image]
 	profile  lookup.Part[string]
-	reserved lookup.Part[[]reservation]
+	reserved lookup.Part[[]capacityreservation.Reservation]
 	placed   lookup.Part[placementgroup.Group]
 	join     error                     // why user data can't be created yet
 	reported *ec2nc.EC2NodeClassStatus // the status last handed out
@@ -117,7 +118,7 @@ func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) tim
 			if len(spec.CapacityReservationSelectorTerms) == 0 {
 				return time.Hour
 			}
-			return r.reserved.Ask(now, a.every.reserved, func() ([]reservation, error) { return a.reservations.find(ctx, spec) })
+			return r.reserved.Ask(now, a.every.reserved, func() ([]capacityreservation.Reservation, error) { return a.reservations.Find(ctx, spec) })
 		},
 		func() time.Duration {
 			if spec.PlacementGroupSelector == nil {

@@ -8,6 +8,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -19,9 +20,9 @@ type options struct {
 	efas         int64 // number of EFA interfaces to attach; 0: none
 	ipv6         bool
 	tags         map[string]string
-	reservation  *reservation // launch into this reservation only
-	tenancy      string       // "dedicated"; empty: shared
-	partition    int32        // of the placement group; 0: EC2 chooses
+	reservation  *capacityreservation.Reservation // launch into this reservation only
+	tenancy      string                           // "dedicated"; empty: shared
+	partition    int32                            // of the placement group; 0: EC2 chooses
 	enclave      bool
 }
 
@@ -51,9 +52,9 @@ func launchTemplate(r *resolved, o options) *ec2types.RequestLaunchTemplateData 
 	if v := o.reservation; v != nil {
 		data.CapacityReservationSpecification = &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{
 			CapacityReservationPreference: ec2types.CapacityReservationPreferenceCapacityReservationsOnly,
-			CapacityReservationTarget:     &ec2types.CapacityReservationTarget{CapacityReservationId: &v.id},
+			CapacityReservationTarget:     &ec2types.CapacityReservationTarget{CapacityReservationId: &v.ID},
 		}
-		if market := v.market(); market != "" {
+		if market := v.Market(); market != "" {
 			data.InstanceMarketOptions = &ec2types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: market}
 		}
 	}

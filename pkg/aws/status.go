@@ -57,7 +57,7 @@ func (r *resolved) status() ec2nc.EC2NodeClassStatus {
 		st.AMIs = append(st.AMIs, r.images[i].status(r.family))
 	}
 	for i := range r.reservations {
-		st.CapacityReservations = append(st.CapacityReservations, r.reservations[i].status())
+		st.CapacityReservations = append(st.CapacityReservations, r.reservations[i].Status())
 	}
 	return st
 }

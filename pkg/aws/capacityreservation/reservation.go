@@ -1,4 +1,4 @@
-package aws
+package capacityreservation
 
 import (
 	"context"
@@ -26,36 +26,38 @@ import (
 // begins, because otherwise they would be replaced by nodes of the same block.
 const blockClosing = time.Hour
 
-// reservation is an EC2 capacity reservation.
-type reservation struct {
-	id, instanceType, zone string
+// Reservation is an EC2 capacity reservation.
+type Reservation struct {
+	ID, InstanceType, Zone string
 	match, owner           string
-	kind                   ec2nc.CapacityReservationType
+	Type                   ec2nc.CapacityReservationType
 	interruptible          bool
-	end                    time.Time // zero: none
-	expiring               bool
-	// labels of offerings from the reservation.
-	labels map[string]string
+	End                    time.Time // zero: none
+	// Expiring: it ends so soon that nothing is launched into it any more.
+	Expiring bool
+	// Labels of offerings from the reservation.
+	Labels map[string]string
 }
 
-// counts holds how many instances reservations can still take: EC2's last answer, less what was launched since.
-type counts struct {
+// Counts holds how many instances reservations can still take: EC2's last answer, less what was launched since.
+type Counts struct {
 	changed func()
 	mu      sync.Mutex // serializes writers of now
 	now     atomic.Pointer[map[string]int]
 }
 
-func newCounts(changed func()) *counts {
-	c := &counts{changed: changed}
+// NewCounts returns counts that call changed whenever a number changes.
+func NewCounts(changed func()) *Counts {
+	c := &Counts{changed: changed}
 	c.now.Store(&map[string]int{})
 	return c
 }
 
-// left returns the numbers by reservation id.
-func (c *counts) left() *map[string]int { return c.now.Load() }
+// Left returns the numbers by reservation id.
+func (c *Counts) Left() *map[string]int { return c.now.Load() }
 
-// set changes the numbers.
-func (c *counts) set(update func(map[string]int)) {
+// Update changes the numbers.
+func (c *Counts) Update(update func(map[string]int)) {
 	c.mu.Lock()
 	old := *c.now.Load()
 	next := maps.Clone(old)
@@ -70,20 +72,21 @@ func (c *counts) set(update func(map[string]int)) {
 	}
 }
 
-// reservations looks up the capacity reservations of classes.
-type reservations struct {
+// Finder looks up the capacity reservations of classes.
+type Finder struct {
 	ec2    sdk.NetworkAPI
 	clock  clock.PassiveClock
-	counts *counts
+	counts *Counts
 }
 
-func newReservations(api sdk.NetworkAPI, c clock.PassiveClock, n *counts) *reservations {
-	return &reservations{ec2: api, clock: c, counts: n}
+// NewFinder returns a finder that keeps n up to date with what it finds.
+func NewFinder(api sdk.NetworkAPI, c clock.PassiveClock, n *Counts) *Finder {
+	return &Finder{ec2: api, clock: c, counts: n}
 }
 
-// find returns the active reservations that any term selects, sorted by id.
-func (l *reservations) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]reservation, error) {
-	found := map[string]reservation{}
+// Find returns the active reservations that any term selects, sorted by id.
+func (l *Finder) Find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) ([]Reservation, error) {
+	found := map[string]Reservation{}
 	left := map[string]int{}
 	ask := func(ids []string, filters ...ec2types.Filter) error {
 		pages := ec2.NewDescribeCapacityReservationsPaginator(l.ec2, &ec2.DescribeCapacityReservationsInput{
@@ -96,7 +99,7 @@ func (l *reservations) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (
 			}
 			for i := range page.CapacityReservations {
 				if r, n, ok := reservationOf(&page.CapacityReservations[i], l.clock.Now()); ok {
-					found[r.id], left[r.id] = r, n
+					found[r.ID], left[r.ID] = r, n
 				}
 			}
 		}
@@ -118,53 +121,53 @@ func (l *reservations) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (
 			return nil, err
 		}
 	}
-	l.counts.set(func(now map[string]int) { maps.Copy(now, left) })
+	l.counts.Update(func(now map[string]int) { maps.Copy(now, left) })
 	out := slices.Collect(maps.Values(found))
-	slices.SortFunc(out, func(a, b reservation) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(out, func(a, b Reservation) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
-func reservationOf(c *ec2types.CapacityReservation, now time.Time) (r reservation, left int, ok bool) {
-	r = reservation{
-		id: awssdk.ToString(c.CapacityReservationId), instanceType: awssdk.ToString(c.InstanceType), zone: awssdk.ToString(c.AvailabilityZone),
-		match: string(c.InstanceMatchCriteria), owner: awssdk.ToString(c.OwnerId), interruptible: awssdk.ToBool(c.Interruptible), end: awssdk.ToTime(c.EndDate),
+func reservationOf(c *ec2types.CapacityReservation, now time.Time) (r Reservation, left int, ok bool) {
+	r = Reservation{
+		ID: awssdk.ToString(c.CapacityReservationId), InstanceType: awssdk.ToString(c.InstanceType), Zone: awssdk.ToString(c.AvailabilityZone),
+		match: string(c.InstanceMatchCriteria), owner: awssdk.ToString(c.OwnerId), interruptible: awssdk.ToBool(c.Interruptible), End: awssdk.ToTime(c.EndDate),
 	}
 	switch c.ReservationType {
 	case "", ec2types.CapacityReservationTypeDefault:
-		r.kind = ec2nc.CapacityReservationTypeDefault
+		r.Type = ec2nc.CapacityReservationTypeDefault
 	case ec2types.CapacityReservationTypeCapacityBlock:
-		r.kind = ec2nc.CapacityReservationTypeCapacityBlock
-		r.expiring = !r.end.IsZero() && now.Add(blockClosing).After(r.end)
+		r.Type = ec2nc.CapacityReservationTypeCapacityBlock
+		r.Expiring = !r.End.IsZero() && now.Add(blockClosing).After(r.End)
 	default:
 		return r, 0, false // an unknown type, into which we can't launch
 	}
-	r.labels = map[string]string{
-		ec2nc.LabelCapacityReservationID: r.id, ec2nc.LabelCapacityReservationType: string(r.kind),
+	r.Labels = map[string]string{
+		ec2nc.LabelCapacityReservationID: r.ID, ec2nc.LabelCapacityReservationType: string(r.Type),
 		ec2nc.LabelCapacityReservationInterruptible: strconv.FormatBool(r.interruptible),
 	}
 	return r, int(awssdk.ToInt32(c.AvailableInstanceCount)), true
 }
 
-// status returns the reservation as the status of a class shows it.
-func (r *reservation) status() ec2nc.CapacityReservation {
+// Status returns the reservation as the status of a class shows it.
+func (r *Reservation) Status() ec2nc.CapacityReservation {
 	st := ec2nc.CapacityReservation{
-		AvailabilityZone: r.zone, ID: r.id, InstanceMatchCriteria: r.match, InstanceType: r.instanceType, OwnerID: r.owner, ReservationType: r.kind,
+		AvailabilityZone: r.Zone, ID: r.ID, InstanceMatchCriteria: r.match, InstanceType: r.InstanceType, OwnerID: r.owner, ReservationType: r.Type,
 		Interruptible: r.interruptible, State: ec2nc.CapacityReservationStateActive,
 	}
-	if !r.end.IsZero() {
-		end := metav1.NewTime(r.end)
+	if !r.End.IsZero() {
+		end := metav1.NewTime(r.End)
 		st.EndTime = &end
 	}
-	if r.expiring {
+	if r.Expiring {
 		st.State = ec2nc.CapacityReservationStateExpiring
 	}
 	return st
 }
 
-// market returns the market type with which instances of the reservation are requested; empty: as on-demand instances.
-func (r *reservation) market() ec2types.MarketType {
+// Market returns the market type with which instances of the reservation are requested; empty: as on-demand instances.
+func (r *Reservation) Market() ec2types.MarketType {
 	switch {
-	case r.kind == ec2nc.CapacityReservationTypeCapacityBlock:
+	case r.Type == ec2nc.CapacityReservationTypeCapacityBlock:
 		return ec2types.MarketTypeCapacityBlock
 	case r.interruptible:
 		return ec2types.MarketTypeInterruptibleCapacityReservation

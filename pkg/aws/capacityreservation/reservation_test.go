@@ -1,4 +1,4 @@
-package aws
+package capacityreservation
 
 import (
 	"testing"
@@ -25,8 +25,8 @@ func TestReservationOf(t *testing.T) {
 		{"of a kind to come", ec2types.CapacityReservation{ReservationType: "moon"}, false, false, ""},
 	} {
 		r, _, ok := reservationOf(&tt.c, now)
-		if ok != tt.ok || ok && (r.expiring != tt.expiring || r.market() != tt.market) {
-			t.Errorf("%s: ok %v, expiring %v, market %q", tt.name, ok, r.expiring, r.market())
+		if ok != tt.ok || ok && (r.Expiring != tt.expiring || r.Market() != tt.market) {
+			t.Errorf("%s: ok %v, expiring %v, market %q", tt.name, ok, r.Expiring, r.Market())
 		}
 	}
 }
