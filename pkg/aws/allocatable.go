@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -25,7 +26,7 @@ const (
 // nodeSettings are the settings of a class that determine the size of its nodes, in a form that can be applied to any instance type.
 type nodeSettings struct {
 	sizeConfig
-	family *family
+	family *bootstrap.Family
 
 	maxPods, podsPerCore         *int32
 	kubeReserved, systemReserved capacity.Resources
@@ -62,11 +63,11 @@ type sizeConfig struct {
 }
 
 // settingsOf reads the settings of a class. The error names the first field that is invalid.
-func settingsOf(spec *ec2nc.EC2NodeClassSpec, f *family, cfg sizeConfig) (s *nodeSettings, err error) {
+func settingsOf(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family, cfg sizeConfig) (s *nodeSettings, err error) {
 	s = &nodeSettings{
 		sizeConfig: cfg, family: f,
 		evictMemory: threshold{bytes: 100 * mi}, evictStorage: threshold{share: 0.1},
-		raid0:      spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0 && !f.windows(),
+		raid0:      spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0 && !f.Windows(),
 		interfaces: len(spec.NetworkInterfaces) > 0,
 	}
 	for _, n := range spec.NetworkInterfaces {
@@ -130,7 +131,7 @@ func thresholdOf(v string) (threshold, error) {
 }
 
 // rootVolume returns the size of the volume that holds the kubelet's files, and how many volumes the class attaches.
-func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *family) (bytes, volumes int64) {
+func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) (bytes, volumes int64) {
 	size := func(m *ec2nc.BlockDeviceMapping) int64 {
 		if m.EBS == nil || m.EBS.VolumeSize == nil {
 			return 0
@@ -138,14 +139,14 @@ func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *family) (bytes, volumes int64) 
 		return m.EBS.VolumeSize.Value()
 	}
 	def := 20 * gi
-	for _, v := range f.volumes {
-		if v.device == f.rootDevice {
-			def = v.sizeGiB * gi
+	for _, v := range f.Volumes {
+		if v.Device == f.RootDevice {
+			def = v.SizeGiB * gi
 		}
 	}
 	ms := spec.BlockDeviceMappings
 	if len(ms) == 0 {
-		return def, int64(max(1, len(f.volumes)))
+		return def, int64(max(1, len(f.Volumes)))
 	}
 	for _, m := range ms {
 		if m.RootVolume && size(m) > 0 {
@@ -153,11 +154,11 @@ func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *family) (bytes, volumes int64) 
 		}
 	}
 	// If the image's root device is unknown, the last device counts as root, as in Karpenter.
-	if f.rootDevice == "" && size(ms[len(ms)-1]) > 0 {
+	if f.RootDevice == "" && size(ms[len(ms)-1]) > 0 {
 		return size(ms[len(ms)-1]), int64(len(ms))
 	}
 	for _, m := range ms {
-		if m.DeviceName != nil && *m.DeviceName == f.rootDevice && size(m) > 0 {
+		if m.DeviceName != nil && *m.DeviceName == f.RootDevice && size(m) > 0 {
 			return size(m), int64(len(ms))
 		}
 	}
@@ -258,14 +259,14 @@ func (s *nodeSettings) addressedPods(h *catalog.Hardware) int64 {
 }
 
 func (s *nodeSettings) pods(h *catalog.Hardware) int64 {
-	n := s.family.defaultPods
+	n := s.family.DefaultPods
 	if n == 0 {
 		n = s.addressedPods(h)
 	}
 	if s.maxPods != nil {
 		n = int64(*s.maxPods)
 	}
-	if s.family.podsPerCore && s.podsPerCore != nil && *s.podsPerCore > 0 {
+	if s.family.PodsPerCore && s.podsPerCore != nil && *s.podsPerCore > 0 {
 		n = min(n, int64(*s.podsPerCore)*h.VCPU)
 	}
 	return n
@@ -274,7 +275,7 @@ func (s *nodeSettings) pods(h *catalog.Hardware) int64 {
 // kube returns what the family's bootstrap script reserves for kubelet and container runtime: 6 % of the first core, 1 % of the
 // second, 0.5 % of the third and fourth, 0.25 % of the rest; 255 MiB plus 11 MiB per pod; 1 GiB of disk.
 func (s *nodeSettings) kube(h *catalog.Hardware, pods int64) capacity.Resources {
-	if s.family.eniMemory {
+	if s.family.ENIMemory {
 		pods = s.eniPods(h, 0, 1)
 	}
 	cores := func(from, to int64) int64 { return max(0, min(h.VCPU, to)-from) }
@@ -309,7 +310,7 @@ func (s *nodeSettings) devices(h *catalog.Hardware) capacity.Resources {
 		}
 	}
 	out[ec2nc.ResourceAWSNeuronCore] = h.NeuronCores
-	if s.family.windows() {
+	if s.family.Windows() {
 		out[ec2nc.ResourcePrivateIPv4Address] = h.IPv4PerENI - 1
 		return out
 	}

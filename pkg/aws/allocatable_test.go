@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -177,7 +178,7 @@ func TestSize(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, _, err := familyOf(&ec2nc.EC2NodeClassSpec{AMIFamily: &tt.family})
+			f, _, err := bootstrap.FamilyOf(&ec2nc.EC2NodeClassSpec{AMIFamily: &tt.family})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +212,7 @@ func TestSize(t *testing.T) {
 }
 
 func TestReservedMoreThanThereIs(t *testing.T) {
-	s, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, al2023, sizeConfig{overhead: 0.075})
+	s, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, bootstrap.AL2023, sizeConfig{overhead: 0.075})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func TestSettingsNameTheField(t *testing.T) {
 		{ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "-1Gi"}}, `spec.kubelet.systemReserved[memory]: "-1Gi" is not an amount`},
 		{ec2nc.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "101%"}}, `spec.kubelet.evictionHard[memory.available]: "101%" is not a percentage`},
 	} {
-		_, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, al2023, sizeConfig{overhead: 0.075})
+		_, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, bootstrap.AL2023, sizeConfig{overhead: 0.075})
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("the error is %v, want %q", err, tt.want)
 		}
@@ -237,7 +238,7 @@ func TestSettingsNameTheField(t *testing.T) {
 }
 
 func TestReservedInterfaces(t *testing.T) {
-	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, al2023, sizeConfig{overhead: 0.075, reservedENIs: 1})
+	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.AL2023, sizeConfig{overhead: 0.075, reservedENIs: 1})
 	_, alloc, _ := s.size(m5large, 0)
 	// 2 x 9 + 2 pods; memory is reserved as if no interface were reserved
 	if diff := cmp.Diff(capacity.Resources{"pods": 20, "memory": 6903 * mi}, capacity.Resources{"pods": alloc["pods"], "memory": alloc["memory"]}); diff != "" {

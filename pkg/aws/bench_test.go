@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
@@ -53,8 +54,8 @@ func BenchmarkInstanceTypes(b *testing.B) {
 	nc := nodeClass()
 	c := newClass(nc)
 	p.classes.byName[nc.Name] = c
-	s, _ := settingsOf(&nc.Spec, al2023, cfg.sizes())
-	c.resolved.Store(&resolved{class: nc, family: al2023, settings: s, images: []image{{id: "ami-1", arch: "amd64"}},
+	s, _ := settingsOf(&nc.Spec, bootstrap.AL2023, cfg.sizes())
+	c.resolved.Store(&resolved{class: nc, family: bootstrap.AL2023, settings: s, images: []image{{id: "ami-1", arch: "amd64"}},
 		subnets: []network.Subnet{{ID: "s-a", Zone: "a", ZoneID: "az1"}, {ID: "s-b", Zone: "b", ZoneID: "az2"}, {ID: "s-c", Zone: "c", ZoneID: "az3"}, {ID: "s-d", Zone: "d", ZoneID: "az4"}}})
 
 	b.Run("unchanged", func(b *testing.B) {

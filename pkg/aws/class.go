@@ -8,6 +8,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
@@ -17,7 +18,7 @@ import (
 // resolved is a node class with its references looked up and its settings read. It is immutable.
 type resolved struct {
 	class    *ec2nc.EC2NodeClass
-	family   *family
+	family   *bootstrap.Family
 	settings *nodeSettings
 	subnets  []network.Subnet
 	groups   []ec2nc.SecurityGroup
@@ -56,7 +57,7 @@ type class struct {
 	// dedicated: a pool asks for instances on single-tenant hardware.
 	dedicated atomic.Bool
 	// nodeName is the form of the last node name seen; nil: none was seen.
-	nodeName atomic.Pointer[nameForm]
+	nodeName atomic.Pointer[bootstrap.NameForm]
 	// nameSaid and kept are the object's annotations objects.AnnotationNodeName and objects.AnnotationLearned.
 	nameSaid, kept atomic.Pointer[string]
 	resolved       atomic.Pointer[resolved]

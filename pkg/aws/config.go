@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 )
 
@@ -115,10 +116,10 @@ func (c *Config) sizes() sizeConfig {
 	return sizeConfig{overhead: c.VMMemoryOverheadPercent, reservedENIs: int64(c.ReservedENIs), prefixes: c.PrefixDelegation}
 }
 
-func (c *Config) cluster() clusterConfig {
-	return clusterConfig{
-		name: c.ClusterName, endpoint: c.ClusterEndpoint, caBundle: c.ClusterCABundle, cidr: c.ClusterCIDR, dns: c.ClusterDNS,
-		kubernetesVersion: c.KubernetesVersion, every: c.JoinEvery,
+func (c *Config) cluster() bootstrap.ClusterConfig {
+	return bootstrap.ClusterConfig{
+		Name: c.ClusterName, Endpoint: c.ClusterEndpoint, CABundle: c.ClusterCABundle, CIDR: c.ClusterCIDR, DNS: c.ClusterDNS,
+		KubernetesVersion: c.KubernetesVersion, Every: c.JoinEvery,
 	}
 }
 

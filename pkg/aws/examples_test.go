@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -45,7 +46,7 @@ func TestExamples(t *testing.T) {
 	}
 	// The class sets how its nodes are named, so that this is known before the first of them registers.
 	nc := classes["kubeadm"]
-	if form := nameFormOf(&nc.Spec, nc.Annotations[objects.AnnotationNodeName], custom); form != namePrivateDNS {
+	if form := bootstrap.NameFormOf(&nc.Spec, nc.Annotations[objects.AnnotationNodeName], bootstrap.Custom); form != bootstrap.NamePrivateDNS {
 		t.Errorf("nodes of kubeadm are named %q", form)
 	}
 	bash := exec.Command("bash", "-n")

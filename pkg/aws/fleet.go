@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/launchtemplate"
@@ -36,7 +37,7 @@ type launcher struct {
 	addresses *network.Addresses
 	counts    *capacityreservation.Counts
 	templates *launchtemplate.Templates
-	cluster   *clusterReader
+	cluster   *bootstrap.ClusterReader
 	owner     ownership.Owner
 }
 
@@ -106,8 +107,8 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 		if g.own.name != "" {
 			g.maxPods = 0 // no template is created that could differ in it
 		}
-		if r.family.tellsReserved {
-			g.reserved = kubeletFlag(amountsText(r.settings.kube(h, g.maxPods)), "=")
+		if r.family.TellsReserved {
+			g.reserved = bootstrap.KubeletFlag(amountsText(r.settings.kube(h, g.maxPods)), "=")
 		}
 		if w.Requests[ec2nc.ResourceEFA] > 0 && !r.settings.interfaces {
 			g.efas = h.EFAs
@@ -155,15 +156,15 @@ func (l *launcher) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 			continue
 		}
 		all.Go(func() error {
-			data, err := r.family.UserData(&r.class.Spec, j, boot{
-				cluster: string(l.owner), maxPods: g.maxPods, labels: batchLabels(w), taints: bootTaints(w),
-				kubeReserved: g.reserved,
+			data, err := r.family.UserData(&r.class.Spec, j, bootstrap.Node{
+				Cluster: string(l.owner), MaxPods: g.maxPods, Labels: batchLabels(w), Taints: bootTaints(w),
+				KubeReserved: g.reserved,
 			})
 			if err != nil {
 				return fmt.Errorf("EC2NodeClass %s: spec.userData: %w: %w", w.NodeClass, err, capacity.ErrNodeClassNotReady)
 			}
 			name, err := l.templates.Ensure(gctx, launchTemplate(r, options{
-				image: g.image, userData: data, capacityType: w.CapacityType, efas: g.efas, ipv6: j.ipv6(), tags: tags, reservation: g.from,
+				image: g.image, userData: data, capacityType: w.CapacityType, efas: g.efas, ipv6: j.IPv6(), tags: tags, reservation: g.from,
 				tenancy: g.tenancy, partition: partition, enclave: w.Requests[ec2nc.ResourceNIPSlots] > 0,
 			}), tags)
 			out[i].LaunchTemplateSpecification = &ec2types.FleetLaunchTemplateSpecificationRequest{
@@ -206,8 +207,10 @@ func batchLabels(w *capacity.LaunchBatch) map[string]string {
 // bootTaints returns all of a node's taints and the unregistered taint, with which the kubelet registers.
 func bootTaints(w *capacity.LaunchBatch) []corev1.Taint {
 	taints := slices.Concat(w.Taints, w.StartupTaints)
-	if !slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == unregistered.Key && t.Effect == unregistered.Effect }) {
-		taints = append(taints, unregistered)
+	if !slices.ContainsFunc(taints, func(t corev1.Taint) bool {
+		return t.Key == bootstrap.Unregistered.Key && t.Effect == bootstrap.Unregistered.Effect
+	}) {
+		taints = append(taints, bootstrap.Unregistered)
 	}
 	return taints
 }
@@ -257,7 +260,7 @@ func bootLabels(labels map[string]string) map[string]string {
 				continue
 			}
 		}
-		if strings.HasPrefix(k, apis.Group+"/instance-") || k == labelNVIDIA || slices.Contains(offerLabels, k) {
+		if strings.HasPrefix(k, apis.Group+"/instance-") || k == bootstrap.LabelNVIDIA || slices.Contains(offerLabels, k) {
 			continue
 		}
 		out[k] = v

@@ -15,6 +15,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
@@ -25,7 +26,7 @@ import (
 type image struct {
 	id, name   string
 	arch       string
-	kind       accelerator
+	kind       bootstrap.Accelerator
 	created    string // RFC 3339, so that strings sort by time
 	deprecated bool
 	// own is the launch template version that contains the image, if the class names a launch template.
@@ -39,11 +40,11 @@ func (i *image) runs(h *catalog.Hardware) bool {
 	}
 	gpu, acc := len(h.GPUs) == 1, len(h.Accelerators) == 1
 	switch i.kind {
-	case noneKind:
+	case bootstrap.NoneKind:
 		return !gpu && !acc
-	case nvidiaKind:
+	case bootstrap.NVIDIAKind:
 		return gpu
-	case neuronKind:
+	case bootstrap.NeuronKind:
 		return acc
 	}
 	return true
@@ -63,7 +64,7 @@ func (r *resolved) imageFor(h *catalog.Hardware) *image {
 type images struct {
 	ec2     sdk.EC2
 	ssm     sdk.SSM
-	cluster *clusterReader
+	cluster *bootstrap.ClusterReader
 }
 
 // find returns the images of the class, best first: one per architecture and kind. The newest wins; a deprecated one is used
@@ -71,7 +72,7 @@ type images struct {
 func (l *images) find(ctx context.Context, spec *ec2nc.EC2NodeClassSpec, now time.Time) ([]image, error) {
 	var found []image
 	var said, ids []string
-	kinds := map[string][]accelerator{}
+	kinds := map[string][]bootstrap.Accelerator{}
 	ask := func(owner []string, filters ...ec2types.Filter) error {
 		pages := ec2.NewDescribeImagesPaginator(l.ec2, &ec2.DescribeImagesInput{
 			Filters: append(filters, sdk.Filter("state", "available")), Owners: owner, IncludeDeprecated: awssdk.Bool(true), MaxResults: awssdk.Int32(1000),
@@ -148,7 +149,7 @@ func imageFilters(t *ec2nc.AMISelectorTerm) (filters []ec2types.Filter, owner []
 	return filters, owner, strings.Join(said, " and ")
 }
 
-func imagesOf(i *ec2types.Image, kinds map[string][]accelerator, now time.Time) []image {
+func imagesOf(i *ec2types.Image, kinds map[string][]bootstrap.Accelerator, now time.Time) []image {
 	arch := map[ec2types.ArchitectureValues]string{ec2types.ArchitectureValuesX8664: "amd64", ec2types.ArchitectureValuesArm64: "arm64"}[i.Architecture]
 	if arch == "" {
 		return nil
@@ -159,7 +160,7 @@ func imagesOf(i *ec2types.Image, kinds map[string][]accelerator, now time.Time) 
 	}
 	known, ok := kinds[img.id]
 	if !ok {
-		known = []accelerator{anyKind}
+		known = []bootstrap.Accelerator{bootstrap.AnyKind}
 	}
 	var out []image
 	for _, k := range known {
@@ -182,7 +183,7 @@ func best(found []image) []image {
 	})
 	type slot struct {
 		arch string
-		kind accelerator
+		kind bootstrap.Accelerator
 	}
 	taken := map[slot]bool{}
 	return slices.DeleteFunc(found, func(i image) bool {
@@ -194,24 +195,24 @@ func best(found []image) []image {
 }
 
 // aliasIDs returns the image ids of an alias, with the kinds of instance each is for.
-func (l *images) aliasIDs(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (map[string][]accelerator, error) {
-	version, err := l.cluster.kubernetesVersion()
+func (l *images) aliasIDs(ctx context.Context, spec *ec2nc.EC2NodeClassSpec) (map[string][]bootstrap.Accelerator, error) {
+	version, err := l.cluster.KubernetesVersion()
 	if err != nil {
 		return nil, err
 	}
-	aliases := aliasImages(spec, version)
+	aliases := bootstrap.AliasImages(spec, version)
 	var paths []string
 	for _, a := range aliases {
-		paths = append(paths, a.path)
+		paths = append(paths, a.Path)
 	}
 	values, err := l.parameters(ctx, paths)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]accelerator{}
+	out := map[string][]bootstrap.Accelerator{}
 	for _, a := range aliases {
-		if id := values[a.path]; id != "" {
-			out[id] = append(out[id], a.kinds...)
+		if id := values[a.Path]; id != "" {
+			out[id] = append(out[id], a.Kinds...)
 		}
 	}
 	if len(out) == 0 {
@@ -238,24 +239,24 @@ func (l *images) parameters(ctx context.Context, names []string) (map[string]str
 }
 
 // status returns the image as the class's status shows it.
-func (i *image) status(f *family) ec2nc.AMI {
+func (i *image) status(f *bootstrap.Family) ec2nc.AMI {
 	in := func(key, value string) corev1.NodeSelectorRequirement {
 		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
 	}
 	reqs := []corev1.NodeSelectorRequirement{in(corev1.LabelArchStable, i.arch)}
-	if f.windows() {
-		reqs = append(reqs, in(corev1.LabelOSStable, f.os), in(corev1.LabelWindowsBuild, f.build))
+	if f.Windows() {
+		reqs = append(reqs, in(corev1.LabelOSStable, f.OS), in(corev1.LabelWindowsBuild, f.Build))
 	}
 	need := func(key string, op corev1.NodeSelectorOperator) {
 		reqs = append(reqs, corev1.NodeSelectorRequirement{Key: key, Operator: op})
 	}
 	switch i.kind {
-	case noneKind:
+	case bootstrap.NoneKind:
 		need(ec2nc.LabelInstanceAcceleratorCount, corev1.NodeSelectorOpDoesNotExist)
 		need(ec2nc.LabelInstanceGPUCount, corev1.NodeSelectorOpDoesNotExist)
-	case nvidiaKind:
+	case bootstrap.NVIDIAKind:
 		need(ec2nc.LabelInstanceGPUCount, corev1.NodeSelectorOpExists)
-	case neuronKind:
+	case bootstrap.NeuronKind:
 		need(ec2nc.LabelInstanceAcceleratorCount, corev1.NodeSelectorOpExists)
 	}
 	return ec2nc.AMI{ID: i.id, Name: i.name, Deprecated: i.deprecated, Requirements: reqs}

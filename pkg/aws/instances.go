@@ -17,6 +17,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/batcher"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -197,13 +198,13 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 
 // named returns the instance with the name that its kubelet will register under, by the naming of its class.
 func (l *instances) named(i capacity.Instance) capacity.Instance {
-	form := namePrivateDNS
+	form := bootstrap.NamePrivateDNS
 	if c := l.classes.get(i.Tags[ec2nc.NodeClassTagKey]); c != nil {
-		if f, _, err := familyOf(&c.current().Spec); err == nil {
+		if f, _, err := bootstrap.FamilyOf(&c.current().Spec); err == nil {
 			form = c.form(f)
 		}
 	}
-	name, sure := form.of(&i)
+	name, sure := form.Name(&i)
 	i.NodeName, i.NameUnsure = name, !sure
 	return i
 }

@@ -8,12 +8,13 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 )
 
 // labelsOf returns the labels that every node of the type has, with the values Karpenter gives them. Zone, capacity type and other
 // labels of an offering are not included.
-func labelsOf(h *catalog.Hardware, region string, f *family) map[string]string {
+func labelsOf(h *catalog.Hardware, region string, f *bootstrap.Family) map[string]string {
 	l := map[string]string{
 		corev1.LabelInstanceTypeStable: h.Name,
 		corev1.LabelArchStable:         h.Arch,
@@ -31,8 +32,8 @@ func labelsOf(h *catalog.Hardware, region string, f *family) map[string]string {
 			l[key] = value
 		}
 	}
-	set(corev1.LabelOSStable, f.os)
-	set(corev1.LabelWindowsBuild, f.build)
+	set(corev1.LabelOSStable, f.OS)
+	set(corev1.LabelWindowsBuild, f.Build)
 	set(ec2nc.LabelInstanceCPUManufacturer, h.CPUManufacturer)
 	set(ec2nc.LabelInstanceCategory, h.Category)
 	set(ec2nc.LabelInstanceGeneration, h.Generation)
@@ -57,8 +58,8 @@ func labelsOf(h *catalog.Hardware, region string, f *family) map[string]string {
 		l[ec2nc.LabelInstanceGPUCount] = number(g.Count)
 		l[ec2nc.LabelInstanceGPUMemory] = number(g.MemoryMiB)
 	}
-	if f.gpuLabel != "" && slices.ContainsFunc(h.GPUs, func(g catalog.Device) bool { return strings.EqualFold(g.Manufacturer, "nvidia") }) {
-		l[f.gpuLabel] = "true"
+	if f.GPULabel != "" && slices.ContainsFunc(h.GPUs, func(g catalog.Device) bool { return strings.EqualFold(g.Manufacturer, "nvidia") }) {
+		l[f.GPULabel] = "true"
 	}
 	if len(h.Accelerators) == 1 {
 		a := h.Accelerators[0]

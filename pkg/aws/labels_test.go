@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 )
 
@@ -94,7 +95,7 @@ func TestLabelsOf(t *testing.T) {
 			if !ok {
 				t.Fatal("not taken for a machine")
 			}
-			if diff := cmp.Diff(tt.want, labelsOf(h, "eu-west-1", al2023)); diff != "" {
+			if diff := cmp.Diff(tt.want, labelsOf(h, "eu-west-1", bootstrap.AL2023)); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
 		})

@@ -11,13 +11,14 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // discovered is what the nodes of a class have shown of themselves and nobody publishes: the value of objects.AnnotationLearned.
 type discovered struct {
 	// NodeName is the form of their names.
-	NodeName nameForm `json:"nodeName,omitempty"`
+	NodeName bootstrap.NameForm `json:"nodeName,omitempty"`
 	// Memory is the capacity in bytes by image and instance type, for images that the class uses now.
 	Memory map[string]map[string]int64 `json:"memory,omitempty"`
 }
@@ -83,7 +84,7 @@ func (s *classes) ObserveNode(n NodeSeen) {
 		return
 	}
 	if n.Name != "" && n.InstanceID != "" {
-		news = c.nameSeen(nameFormSeen(n.Name, n.InstanceID, n.InternalIP)) || news
+		news = c.nameSeen(bootstrap.NameFormSeen(n.Name, n.InstanceID, n.InternalIP)) || news
 	}
 	if news {
 		c.poke() // so that it is recorded
@@ -91,13 +92,13 @@ func (s *classes) ObserveNode(n NodeSeen) {
 }
 
 // nameSeen records the form of a name, and reports whether it differs from the last one.
-func (c *class) nameSeen(f nameForm) bool {
+func (c *class) nameSeen(f bootstrap.NameForm) bool {
 	before := c.nodeName.Swap(&f)
 	return before == nil || *before != f
 }
 
 // form returns how nodes of the class are named, as far as that is known: names that were seen take precedence over the annotation.
-func (c *class) form(f *family) nameForm {
+func (c *class) form(f *bootstrap.Family) bootstrap.NameForm {
 	if seen := c.nodeName.Load(); seen != nil {
 		return *seen
 	}
@@ -105,7 +106,7 @@ func (c *class) form(f *family) nameForm {
 	if annotation := c.nameSaid.Load(); annotation != nil {
 		said = *annotation
 	}
-	return nameFormOf(&c.current().Spec, said, f)
+	return bootstrap.NameFormOf(&c.current().Spec, said, f)
 }
 
 // OnLearned registers a function that is given what was learned of a class, to be kept on the object as objects.AnnotationLearned.
@@ -129,7 +130,7 @@ func (s *classes) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	if err := json.Unmarshal([]byte(raw), &l); err != nil {
 		return // not our JSON: it is learned again and overwritten
 	}
-	if l.NodeName != nameUnknown && c.nodeName.Load() == nil {
+	if l.NodeName != bootstrap.NameUnknown && c.nodeName.Load() == nil {
 		c.nameSeen(l.NodeName)
 	}
 	amounts := map[typeAndImage]int64{}
@@ -181,7 +182,7 @@ func (s *classes) keepLearned(ctx context.Context, c *class, next *time.Time) ti
 		return 0
 	}
 	l := s.discoveredBy(c)
-	if l.NodeName == nameUnknown && len(l.Memory) == 0 {
+	if l.NodeName == bootstrap.NameUnknown && len(l.Memory) == 0 {
 		return 0
 	}
 	raw, err := json.Marshal(l)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -90,7 +91,7 @@ func TestWhatIsDiscoveredIsKept(t *testing.T) {
 	if m := (*later.learned.now.Load())[typeAndImage{"m5.large", image}]; m != 7700*mi {
 		t.Errorf("memory %d MiB, want what was learned", m/mi)
 	}
-	if f := later.classes.get("default").form(al2023); f != nameID {
+	if f := later.classes.get("default").form(bootstrap.AL2023); f != bootstrap.NameID {
 		t.Errorf("names are %q", f)
 	}
 }

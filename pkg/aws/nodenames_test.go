@@ -6,6 +6,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
@@ -32,7 +33,7 @@ func TestNameFormIsLearned(t *testing.T) {
 	if !i.NameUnsure {
 		t.Errorf("named %q before anybody knows", i.NodeName)
 	}
-	short, _ := nameShortDNS.of(&i)
+	short, _ := bootstrap.NameShortDNS.Name(&i)
 	seen := NodeSeen{NodeClass: "default", Name: short, InstanceID: i.ID, InternalIP: i.InternalIP, InstanceType: i.InstanceType, ImageID: i.ImageID}
 	w.ObserveNode(seen)
 	if i := described(); i.NameUnsure || i.NodeName != short {

@@ -287,7 +287,7 @@ func accepts(r *resolved, h *catalog.Hardware) bool {
 	switch {
 	case r.imageFor(h) == nil:
 		return false
-	case slices.Contains(r.family.never, h.Family):
+	case slices.Contains(r.family.Unsupported, h.Family):
 		return false
 	case spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization != nil && *spec.CPUOptions.NestedVirtualization == "enabled" && !h.NestedVirtualization:
 		return false
@@ -295,7 +295,7 @@ func accepts(r *resolved, h *catalog.Hardware) bool {
 		return false
 	case !r.placement.Takes(h):
 		return false
-	case r.family.windows() && h.IPv4PerENI <= 1:
+	case r.family.Windows() && h.IPv4PerENI <= 1:
 		return false // no pod would get an address
 	}
 	if len(spec.NetworkInterfaces) == 0 {

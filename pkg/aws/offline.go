@@ -11,6 +11,7 @@ import (
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -124,13 +125,13 @@ func imagesOfStatus(st *ec2nc.EC2NodeClassStatus) []image {
 			case r.Key == corev1.LabelArchStable && len(r.Values) > 0:
 				img.arch = r.Values[0]
 			case r.Key == ec2nc.LabelInstanceGPUCount && exists:
-				img.kind = nvidiaKind
+				img.kind = bootstrap.NVIDIAKind
 			case r.Key == ec2nc.LabelInstanceAcceleratorCount && exists:
-				img.kind = neuronKind
+				img.kind = bootstrap.NeuronKind
 			}
 		}
-		if img.kind == anyKind && absent {
-			img.kind = noneKind
+		if img.kind == bootstrap.AnyKind && absent {
+			img.kind = bootstrap.NoneKind
 		}
 		out = append(out, img)
 	}
@@ -139,13 +140,13 @@ func imagesOfStatus(st *ec2nc.EC2NodeClassStatus) []image {
 
 // imagesOfTerms returns images for everything that the class's terms may match.
 func imagesOfTerms(spec *ec2nc.EC2NodeClassSpec) (images []image, assumed string) {
-	for i, a := range aliasImages(spec, "offline") {
-		for _, kind := range a.kinds {
-			images = append(images, image{id: fmt.Sprintf("ami-%d", i), arch: a.arch, kind: kind})
+	for i, a := range bootstrap.AliasImages(spec, "offline") {
+		for _, kind := range a.Kinds {
+			images = append(images, image{id: fmt.Sprintf("ami-%d", i), arch: a.Arch, kind: kind})
 		}
 	}
 	if len(images) > 0 {
 		return images, "images of all kinds of " + spec.AMISelectorTerms[0].Alias
 	}
-	return []image{{id: "ami-amd64", arch: "amd64", kind: anyKind}, {id: "ami-arm64", arch: "arm64", kind: anyKind}}, "images for amd64 and arm64"
+	return []image{{id: "ami-amd64", arch: "amd64", kind: bootstrap.AnyKind}, {id: "ami-arm64", arch: "arm64", kind: bootstrap.AnyKind}}, "images for amd64 and arm64"
 }

@@ -12,6 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -37,12 +38,12 @@ type templateVersion struct {
 
 // settingsOfOwn returns the settings for computing the size of nodes of a class that names a launch template; the error is why the
 // class is invalid.
-func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg sizeConfig) (*family, *nodeSettings, error) {
-	f := custom
+func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg sizeConfig) (*bootstrap.Family, *nodeSettings, error) {
+	f := bootstrap.Custom
 	if len(spec.SubnetSelectorTerms) == 0 {
 		return f, nil, errors.New("spec.subnetSelectorTerms: at least one term is required")
 	}
-	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) error{validTags, validKubelet} {
+	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *bootstrap.Family) error{validTags, validKubelet} {
 		if err := check(spec, f); err != nil {
 			return f, nil, err
 		}

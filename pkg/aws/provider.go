@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
@@ -31,7 +32,7 @@ type Provider struct {
 	*instances
 	*exhausted
 	*interruption.Queue
-	*clusterReader
+	*bootstrap.ClusterReader
 	changes
 
 	cfg       Config
@@ -67,18 +68,18 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	p.catalogue = known
 	p.counts = capacityreservation.NewCounts(p.bump)
 	p.exhausted = newExhausted(cfg.Clock, cfg.ExhaustedFor, p.bump)
-	p.clusterReader = newClusterReader(cfg.cluster(), c.EKS, cfg.Clock, func() { p.classes.wake() })
+	p.ClusterReader = bootstrap.NewClusterReader(cfg.cluster(), c.EKS, cfg.Clock, func() { p.classes.wake() })
 	p.classes = newClasses(cfg.Clock, account{
 		placements:   c.EC2,
 		network:      network.NewFinder(c.EC2, free),
-		images:       images{ec2: c.EC2, ssm: c.SSM, cluster: p.clusterReader},
+		images:       images{ec2: c.EC2, ssm: c.SSM, cluster: p.ClusterReader},
 		profiles:     instanceprofile.New(c.IAM, cfg.Clock, own, cfg.Region),
 		reservations: capacityreservation.NewFinder(c.EC2, cfg.Clock, p.counts),
-		cluster:      p.clusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
+		cluster:      p.ClusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
 	}, p.bump)
 	p.launcher = &launcher{
 		ec2: c.EC2, clock: cfg.Clock, classes: p.classes, catalogue: known, exhausted: p.exhausted, addresses: free, counts: p.counts,
-		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.clusterReader, owner: own,
+		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.ClusterReader, owner: own,
 	}
 	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.exhausted, own)
 	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, cfg.Hold)
@@ -88,7 +89,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 // Run refreshes everything until ctx ends; it returns when all of its goroutines have ended.
 func (p *Provider) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, loop := range append(p.catalogue.Loops(), p.expiries, p.removeUnused, p.clusterReader.keep, p.Queue.Listen) {
+	for _, loop := range append(p.catalogue.Loops(), p.expiries, p.removeUnused, p.ClusterReader.Keep, p.Queue.Listen) {
 		wg.Go(func() { panics.Again(ctx, p.clock, "aws", loop) })
 	}
 	p.classes.run(ctx)
@@ -103,7 +104,7 @@ func (p *Provider) Version() uint64 {
 
 // Status returns an error that names which data of the region is missing or out of date; nil: none.
 func (p *Provider) Status() error {
-	return errors.Join(p.catalogue.Status(), p.clusterReader.Known().err)
+	return errors.Join(p.catalogue.Status(), p.ClusterReader.Known().Err)
 }
 
 // expire makes offerings available again whose time has passed. Callers of InstanceTypes may hold locks that an OnChange function

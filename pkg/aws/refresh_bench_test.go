@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
@@ -173,8 +174,8 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 	nc := nodeClass()
 	p.SetNodeClass(nc)
-	settings, _ := settingsOf(&nc.Spec, al2023, p.cfg.sizes())
-	r := &resolved{class: nc, family: al2023, settings: settings, images: []image{{id: "ami-1", arch: "amd64"}, {id: "ami-2", arch: "arm64"}}}
+	settings, _ := settingsOf(&nc.Spec, bootstrap.AL2023, p.cfg.sizes())
+	r := &resolved{class: nc, family: bootstrap.AL2023, settings: settings, images: []image{{id: "ami-1", arch: "amd64"}, {id: "ami-2", arch: "arm64"}}}
 	for _, z := range s.Zones() {
 		r.subnets = append(r.subnets, network.Subnet{ID: "s-" + z, Zone: z, ZoneID: z})
 	}

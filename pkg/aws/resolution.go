@@ -8,6 +8,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
@@ -24,7 +25,7 @@ type account struct {
 	images       images
 	profiles     *instanceprofile.Profiles
 	reservations *capacityreservation.Finder
-	cluster      *clusterReader
+	cluster      *bootstrap.ClusterReader
 	sizes        sizeConfig
 	every        periods
 }
@@ -35,7 +36,7 @@ type periods struct{ subnets, groups, images, profiles, reserved, placements tim
 // resolution is the state of resolving one generation of a class.
 type resolution struct {
 	class    *ec2nc.EC2NodeClass
-	family   *family
+	family   *bootstrap.Family
 	release  string
 	settings *nodeSettings
 	invalid  error
@@ -71,8 +72,8 @@ func (a *account) begin(nc *ec2nc.EC2NodeClass) *resolution {
 
 // settingsOfClass returns the image family of a class, the release of its alias and the settings for computing the size of its nodes; the
 // error is why the class is invalid.
-func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes sizeConfig) (*family, string, *nodeSettings, error) {
-	f, release, err := familyOf(&nc.Spec)
+func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes sizeConfig) (*bootstrap.Family, string, *nodeSettings, error) {
+	f, release, err := bootstrap.FamilyOf(&nc.Spec)
 	if err == nil {
 		err = validate(nc, f)
 	}
@@ -147,8 +148,8 @@ func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) tim
 		r.sizedByOwn()
 	}
 	r.join = nil
-	if r.family.join {
-		r.join = a.cluster.ready() // when the reader has the data, it wakes the classes
+	if r.family.NeedsCluster {
+		r.join = a.cluster.Ready() // when the reader has the data, it wakes the classes
 	}
 	return max(wait, time.Millisecond)
 }

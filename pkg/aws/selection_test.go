@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 )
 
@@ -113,17 +114,17 @@ func TestAccepts(t *testing.T) {
 		nc := nodeClass()
 		tt.class(&nc.Spec)
 		cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
-		s, err := settingsOf(&nc.Spec, al2023, cfg.sizes())
+		s, err := settingsOf(&nc.Spec, bootstrap.AL2023, cfg.sizes())
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &resolved{class: nc, family: al2023, settings: s, images: []image{{id: "ami-1", arch: "amd64"}}}
+		r := &resolved{class: nc, family: bootstrap.AL2023, settings: s, images: []image{{id: "ami-1", arch: "amd64"}}}
 		if got := accepts(r, tt.hardware); got != tt.want {
 			t.Errorf("%s: accepted is %v", tt.name, got)
 		}
 	}
 	nc := nodeClass()
-	r := &resolved{class: nc, family: al2023, settings: &nodeSettings{}, images: []image{{id: "ami-1", arch: "arm64"}}}
+	r := &resolved{class: nc, family: bootstrap.AL2023, settings: &nodeSettings{}, images: []image{{id: "ami-1", arch: "arm64"}}}
 	if accepts(r, &a1) || !accepts(r, m6gXlarge) {
 		t.Error("AL2023 runs on Graviton, but not on the first of them")
 	}

@@ -8,6 +8,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
@@ -77,7 +78,7 @@ func launchTemplate(r *resolved, o options) *ec2types.RequestLaunchTemplateData 
 }
 
 // blockDevices returns the class's block devices, or the family's defaults.
-func blockDevices(spec *ec2nc.EC2NodeClassSpec, f *family) []ec2types.LaunchTemplateBlockDeviceMappingRequest {
+func blockDevices(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) []ec2types.LaunchTemplateBlockDeviceMappingRequest {
 	var out []ec2types.LaunchTemplateBlockDeviceMappingRequest
 	for _, m := range spec.BlockDeviceMappings {
 		e := m.EBS
@@ -95,9 +96,9 @@ func blockDevices(spec *ec2nc.EC2NodeClassSpec, f *family) []ec2types.LaunchTemp
 	if len(out) > 0 {
 		return out
 	}
-	for _, v := range f.volumes {
-		out = append(out, ec2types.LaunchTemplateBlockDeviceMappingRequest{DeviceName: awssdk.String(v.device), Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{
-			Encrypted: awssdk.Bool(true), VolumeType: ec2types.VolumeTypeGp3, VolumeSize: awssdk.Int32(int32(v.sizeGiB)),
+	for _, v := range f.Volumes {
+		out = append(out, ec2types.LaunchTemplateBlockDeviceMappingRequest{DeviceName: awssdk.String(v.Device), Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{
+			Encrypted: awssdk.Bool(true), VolumeType: ec2types.VolumeTypeGp3, VolumeSize: awssdk.Int32(int32(v.SizeGiB)),
 			DeleteOnTermination: awssdk.Bool(true),
 		}})
 	}

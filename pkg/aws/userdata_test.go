@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
@@ -92,7 +93,7 @@ func TestUserData(t *testing.T) {
 			},
 			check: func(t *testing.T, data string) {
 				parts := readParts(t, data)
-				var own, ours nodeConfig
+				var own, ours bootstrap.NodeConfig
 				if len(parts) != 2 || yaml.Unmarshal([]byte(parts[0].body), &own) != nil || yaml.Unmarshal([]byte(parts[1].body), &ours) != nil {
 					t.Fatalf("parts %+v", parts)
 				}

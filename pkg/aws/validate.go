@@ -14,6 +14,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -22,11 +23,11 @@ const userDataLimit = 16 << 10
 
 // validate returns what is wrong with a class, naming the field. The API server refuses most of it, but classes may come from
 // elsewhere or have passed an older version of the definition.
-func validate(nc *ec2nc.EC2NodeClass, f *family) error {
-	if err := validNodeName(nc); err != nil {
+func validate(nc *ec2nc.EC2NodeClass, f *bootstrap.Family) error {
+	if err := bootstrap.ValidNodeName(nc); err != nil {
 		return err
 	}
-	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *family) error{
+	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *bootstrap.Family) error{
 		validTerms, validIdentity, validTags, validDevices, validInterfaces, validKubelet, validUserData,
 	} {
 		if err := check(&nc.Spec, f); err != nil {
@@ -36,7 +37,7 @@ func validate(nc *ec2nc.EC2NodeClass, f *family) error {
 	return nil
 }
 
-func validTerms(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
+func validTerms(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
 	switch {
 	case len(spec.SubnetSelectorTerms) == 0:
 		return errors.New("spec.subnetSelectorTerms: at least one term is required")
@@ -63,7 +64,7 @@ func validTerms(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	return nil
 }
 
-func validIdentity(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
+func validIdentity(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
 	if (spec.Role == "") == (awssdk.ToString(spec.InstanceProfile) == "") {
 		return errors.New("spec.role, spec.instanceProfile: exactly one of them is required")
 	}
@@ -82,7 +83,7 @@ const (
 // set when its Node exists.
 const instanceTags = 7
 
-func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
+func validTags(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
 	for _, k := range slices.Sorted(maps.Keys(spec.Tags)) {
 		switch {
 		case k == "":
@@ -108,7 +109,7 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	return nil
 }
 
-func validDevices(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
+func validDevices(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
 	roots := 0
 	for i, m := range spec.BlockDeviceMappings {
 		switch {
@@ -130,7 +131,7 @@ func validDevices(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	return nil
 }
 
-func validInterfaces(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
+func validInterfaces(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
 	if len(spec.NetworkInterfaces) == 0 {
 		return nil
 	}
@@ -142,7 +143,7 @@ func validInterfaces(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 	return errors.New("spec.networkInterfaces: the first, at card 0 and device 0, must be of type interface")
 }
 
-func validKubelet(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
+func validKubelet(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
 	if spec.Kubelet == nil {
 		return nil
 	}
@@ -163,8 +164,8 @@ func validKubelet(spec *ec2nc.EC2NodeClassSpec, _ *family) error {
 }
 
 // validUserData creates user data as a launch would, with empty join data.
-func validUserData(spec *ec2nc.EC2NodeClassSpec, f *family) error {
-	data, err := f.UserData(spec, &joined{}, boot{cluster: "c", maxPods: 110, labels: map[string]string{}, taints: []corev1.Taint{unregistered}})
+func validUserData(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) error {
+	data, err := f.UserData(spec, &bootstrap.Cluster{}, bootstrap.Node{Cluster: "c", MaxPods: 110, Labels: map[string]string{}, Taints: []corev1.Taint{bootstrap.Unregistered}})
 	if err != nil {
 		return fmt.Errorf("spec.userData: %w", err)
 	}
@@ -175,13 +176,13 @@ func validUserData(spec *ec2nc.EC2NodeClassSpec, f *family) error {
 }
 
 // unused names the fields of a class that have no effect on its nodes, with the reason.
-func unused(spec *ec2nc.EC2NodeClassSpec, f *family) string {
+func unused(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) string {
 	var out []string
 	if addressedInterfaces(spec) > 1 && spec.AssociatePublicIPAddress != nil {
 		out = append(out, "spec.associatePublicIPAddress: EC2 assigns none to instances with several network interfaces")
 	}
-	if f.unused != nil {
-		out = append(out, f.unused(spec)...)
+	if f.Unused != nil {
+		out = append(out, f.Unused(spec)...)
 	}
 	return strings.Join(out, "; ")
 }

@@ -1,4 +1,4 @@
-package aws
+package bootstrap
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 )
 
 // bottlerocket is Bottlerocket, whose nodes start with settings in TOML.
-var bottlerocket = &family{
-	name: ec2nc.AMIFamilyBottlerocket, rootDevice: "/dev/xvdb", volumes: []volume{{"/dev/xvda", 4}, {"/dev/xvdb", 20}},
-	join: true, aliases: bottlerocketImages, userData: bottlerocketUserData, nodeName: bottlerocketName,
-	unused: func(spec *ec2nc.EC2NodeClassSpec) (out []string) {
+var bottlerocket = &Family{
+	name: ec2nc.AMIFamilyBottlerocket, RootDevice: "/dev/xvdb", Volumes: []Volume{{"/dev/xvda", 4}, {"/dev/xvdb", 20}},
+	NeedsCluster: true, aliases: bottlerocketImages, userData: bottlerocketUserData, nodeName: bottlerocketName,
+	Unused: func(spec *ec2nc.EC2NodeClassSpec) (out []string) {
 		k := spec.Kubelet
 		if k != nil && k.PodsPerCore != nil {
 			out = append(out, "spec.kubelet.podsPerCore: Bottlerocket has no such setting")
@@ -26,25 +26,25 @@ var bottlerocket = &family{
 }
 
 // bottlerocketImages returns Bottlerocket's parameters. Releases have a v in their names, but not in the parameters' names.
-func bottlerocketImages(kubernetes, version string) []imageAlias {
+func bottlerocketImages(kubernetes, version string) []ImageAlias {
 	version = strings.TrimPrefix(version, "v")
-	var out []imageAlias
+	var out []ImageAlias
 	for _, v := range []struct {
 		variant, arch, kube string
-		kinds               []accelerator
+		kinds               []Accelerator
 	}{
-		{"", "x86_64", "amd64", []accelerator{noneKind, neuronKind}}, {"", "arm64", "arm64", []accelerator{noneKind}},
-		{"-nvidia", "x86_64", "amd64", []accelerator{nvidiaKind}}, {"-nvidia", "arm64", "arm64", []accelerator{nvidiaKind}},
+		{"", "x86_64", "amd64", []Accelerator{NoneKind, NeuronKind}}, {"", "arm64", "arm64", []Accelerator{NoneKind}},
+		{"-nvidia", "x86_64", "amd64", []Accelerator{NVIDIAKind}}, {"-nvidia", "arm64", "arm64", []Accelerator{NVIDIAKind}},
 	} {
-		out = append(out, imageAlias{arch: v.kube, kinds: v.kinds,
-			path: fmt.Sprintf("/aws/service/bottlerocket/aws-k8s-%s%s/%s/%s/image_id", kubernetes, v.variant, v.arch, version)})
+		out = append(out, ImageAlias{Arch: v.kube, Kinds: v.kinds,
+			Path: fmt.Sprintf("/aws/service/bottlerocket/aws-k8s-%s%s/%s/%s/image_id", kubernetes, v.variant, v.arch, version)})
 	}
 	return out
 }
 
 // bottlerocketUserData merges what the node needs into the user's settings (bottlerocket.dev, settings reference). Other settings are passed
 // on unchanged.
-func bottlerocketUserData(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
+func bottlerocketUserData(spec *ec2nc.EC2NodeClassSpec, j *Cluster, b Node, own string) (string, error) {
 	doc := map[string]any{}
 	if err := toml.Unmarshal([]byte(own), &doc); err != nil {
 		return "", fmt.Errorf("reading TOML: %w", err)
@@ -57,8 +57,8 @@ func bottlerocketUserData(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own s
 	if err != nil {
 		return "", err
 	}
-	k["cluster-name"], k["api-server"], k["cluster-certificate"] = b.cluster, j.endpoint, j.ca
-	k["max-pods"] = b.maxPods
+	k["cluster-name"], k["api-server"], k["cluster-certificate"] = b.Cluster, j.endpoint, j.ca
+	k["max-pods"] = b.MaxPods
 	if j.dns != "" {
 		k["cluster-dns-ip"] = j.dns
 	}
@@ -66,11 +66,11 @@ func bottlerocketUserData(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own s
 	if err != nil {
 		return "", err
 	}
-	for name, v := range b.labels {
+	for name, v := range b.Labels {
 		labels[name] = v
 	}
 	taints := map[string][]string{}
-	for _, t := range b.taints {
+	for _, t := range b.Taints {
 		taints[t.Key] = append(taints[t.Key], t.Value+":"+string(t.Effect))
 	}
 	k["node-taints"] = taints
@@ -145,7 +145,7 @@ func kubeletTOML(k map[string]any, c *ec2nc.KubeletConfiguration) {
 }
 
 // bottlerocketName returns how the settings name the node.
-func bottlerocketName(own string) nameForm {
+func bottlerocketName(own string) NameForm {
 	var doc struct {
 		Settings struct {
 			Kubernetes struct {
@@ -159,8 +159,8 @@ func bottlerocketName(own string) nameForm {
 		case k.Override != "":
 			return nameOther
 		case k.Source == "instance-id":
-			return nameID
+			return NameID
 		}
 	}
-	return namePrivateDNS
+	return NamePrivateDNS
 }

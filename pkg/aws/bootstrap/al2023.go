@@ -1,4 +1,4 @@
-package aws
+package bootstrap
 
 import (
 	"encoding/json"
@@ -9,40 +9,40 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// al2023 is Amazon Linux 2023, whose nodes start with nodeadm.
-var al2023 = &family{
-	name: ec2nc.AMIFamilyAL2023, rootDevice: "/dev/xvda", volumes: []volume{{"/dev/xvda", 20}},
-	eniMemory: true, podsPerCore: true, join: true, gpuLabel: labelNVIDIA,
-	never:   []string{"a1"}, // its cores lack instructions that Amazon Linux 2023 is built for
-	aliases: al2023Images, userData: nodeadm, nodeName: nodeadmName,
+// AL2023 is Amazon Linux 2023, whose nodes start with nodeadm.
+var AL2023 = &Family{
+	name: ec2nc.AMIFamilyAL2023, RootDevice: "/dev/xvda", Volumes: []Volume{{"/dev/xvda", 20}},
+	ENIMemory: true, PodsPerCore: true, NeedsCluster: true, GPULabel: LabelNVIDIA,
+	Unsupported: []string{"a1"}, // its cores lack instructions that Amazon Linux 2023 is built for
+	aliases:     al2023Images, userData: nodeadm, nodeName: nodeadmName,
 }
 
-// labelNVIDIA is the label that nodeadm has kubelets set on instances with NVIDIA GPUs, and that NVIDIA's device plugin selects. A
+// LabelNVIDIA is the label that nodeadm has kubelets set on instances with NVIDIA GPUs, and that NVIDIA's device plugin selects. A
 // kubelet that finds its Node sets no labels: without this one the plugin would never run there, and the GPUs would not appear.
-const labelNVIDIA = "nvidia.com/gpu.present"
+const LabelNVIDIA = "nvidia.com/gpu.present"
 
 // al2023Images follows docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html.
-func al2023Images(kubernetes, version string) []imageAlias {
-	var out []imageAlias
+func al2023Images(kubernetes, version string) []ImageAlias {
+	var out []ImageAlias
 	for _, v := range []struct {
 		arch, kube string
-		kind       accelerator
+		kind       Accelerator
 	}{
-		{"x86_64", "amd64", noneKind}, {"x86_64", "amd64", nvidiaKind}, {"x86_64", "amd64", neuronKind},
-		{"arm64", "arm64", noneKind}, {"arm64", "arm64", nvidiaKind},
+		{"x86_64", "amd64", NoneKind}, {"x86_64", "amd64", NVIDIAKind}, {"x86_64", "amd64", NeuronKind},
+		{"arm64", "arm64", NoneKind}, {"arm64", "arm64", NVIDIAKind},
 	} {
 		release := "recommended"
 		if version != latest {
 			release = fmt.Sprintf("amazon-eks-node-al2023-%s-%s-%s-%s", v.arch, v.kind, kubernetes, version)
 		}
-		out = append(out, imageAlias{arch: v.kube, kinds: []accelerator{v.kind},
-			path: fmt.Sprintf("/aws/service/eks/optimized-ami/%s/amazon-linux-2023/%s/%s/%s/image_id", kubernetes, v.arch, v.kind, release)})
+		out = append(out, ImageAlias{Arch: v.kube, Kinds: []Accelerator{v.kind},
+			Path: fmt.Sprintf("/aws/service/eks/optimized-ami/%s/amazon-linux-2023/%s/%s/%s/image_id", kubernetes, v.arch, v.kind, release)})
 	}
 	return out
 }
 
-// nodeConfig is the part of nodeadm's configuration that we use (awslabs.github.io/amazon-eks-ami/nodeadm).
-type nodeConfig struct {
+// NodeConfig is the part of nodeadm's configuration that we use (awslabs.github.io/amazon-eks-ami/nodeadm).
+type NodeConfig struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Spec       struct {
@@ -67,9 +67,9 @@ type nodeInstance struct {
 }
 
 // nodeadm returns a multi-part document of the user's parts and, last, because later ones win, the node's configuration.
-func nodeadm(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
-	c := nodeConfig{APIVersion: "node.eks.aws/v1alpha1", Kind: "NodeConfig"}
-	c.Spec.Cluster.Name, c.Spec.Cluster.APIServerEndpoint = b.cluster, j.endpoint
+func nodeadm(spec *ec2nc.EC2NodeClassSpec, j *Cluster, b Node, own string) (string, error) {
+	c := NodeConfig{APIVersion: "node.eks.aws/v1alpha1", Kind: "NodeConfig"}
+	c.Spec.Cluster.Name, c.Spec.Cluster.APIServerEndpoint = b.Cluster, j.endpoint
 	c.Spec.Cluster.CertificateAuthority, c.Spec.Cluster.CIDR = j.ca, j.cidr
 	if spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0 {
 		c.Spec.Instance = &nodeInstance{}
@@ -79,7 +79,7 @@ func nodeadm(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (strin
 	if c.Spec.Kubelet.Config, err = kubeletConfig(spec.Kubelet, b); err != nil {
 		return "", err
 	}
-	if flag := kubeletFlag(b.labels, "="); flag != "" {
+	if flag := KubeletFlag(b.Labels, "="); flag != "" {
 		c.Spec.Kubelet.Flags = []string{"--node-labels=" + flag}
 	}
 	config, err := yaml.Marshal(c)
@@ -94,7 +94,7 @@ func nodeadm(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (strin
 }
 
 // kubeletConfig returns the class's kubelet settings in the kubelet's format, with the settings that we determine.
-func kubeletConfig(k *ec2nc.KubeletConfiguration, b boot) (map[string]any, error) {
+func kubeletConfig(k *ec2nc.KubeletConfiguration, b Node) (map[string]any, error) {
 	out := map[string]any{}
 	if k != nil {
 		raw, err := json.Marshal(k)
@@ -105,16 +105,16 @@ func kubeletConfig(k *ec2nc.KubeletConfiguration, b boot) (map[string]any, error
 			return nil, fmt.Errorf("writing kubelet configuration: %w", err)
 		}
 	}
-	out["maxPods"] = b.maxPods
-	out["registerWithTaints"] = b.taints
+	out["maxPods"] = b.MaxPods
+	out["registerWithTaints"] = b.Taints
 	return out, nil
 }
 
-// nodeadmName returns nameID if a NodeConfig in the user data enables nodeadm's feature that names nodes so.
-func nodeadmName(own string) nameForm {
+// nodeadmName returns NameID if a NodeConfig in the user data enables nodeadm's feature that names nodes so.
+func nodeadmName(own string) NameForm {
 	parts, err := ownParts(own)
 	if err != nil {
-		return namePrivateDNS
+		return NamePrivateDNS
 	}
 	for _, p := range parts {
 		var c struct {
@@ -123,8 +123,8 @@ func nodeadmName(own string) nameForm {
 			} `json:"spec"`
 		}
 		if strings.HasPrefix(p.contentType, nodeConfigType) && yaml.Unmarshal([]byte(p.body), &c) == nil && c.Spec.FeatureGates["InstanceIdNodeName"] {
-			return nameID
+			return NameID
 		}
 	}
-	return namePrivateDNS
+	return NamePrivateDNS
 }

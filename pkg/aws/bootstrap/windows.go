@@ -1,4 +1,4 @@
-package aws
+package bootstrap
 
 import (
 	"fmt"
@@ -18,12 +18,12 @@ var (
 
 // windowsFamily returns a release of Windows Server Core. Its pods only get addresses of the first network interface
 // (vpc.amazonaws.com/PrivateIPv4Address), and only the newest version of its images can be found.
-func windowsFamily(name, year, build string) *family {
-	return &family{
-		name: name, rootDevice: "/dev/sda1", volumes: []volume{{"/dev/sda1", 50}}, podsPerCore: true, join: true,
-		os: "windows", build: build, defaultPods: 110, tellsReserved: true, userData: powershell,
-		nodeName: func(string) nameForm { return namePrivateDNS },
-		unused: func(spec *ec2nc.EC2NodeClassSpec) (out []string) {
+func windowsFamily(name, year, build string) *Family {
+	return &Family{
+		name: name, RootDevice: "/dev/sda1", Volumes: []Volume{{"/dev/sda1", 50}}, PodsPerCore: true, NeedsCluster: true,
+		OS: "windows", Build: build, DefaultPods: 110, TellsReserved: true, userData: powershell,
+		nodeName: func(string) NameForm { return NamePrivateDNS },
+		Unused: func(spec *ec2nc.EC2NodeClassSpec) (out []string) {
 			if k := spec.Kubelet; k != nil && len(k.ClusterDNS) > 1 {
 				out = append(out, "spec.kubelet.clusterDNS[1]: Windows accepts only one address")
 			}
@@ -32,12 +32,12 @@ func windowsFamily(name, year, build string) *family {
 			}
 			return out
 		},
-		aliases: func(kubernetes, version string) []imageAlias {
+		aliases: func(kubernetes, version string) []ImageAlias {
 			if version != latest {
 				return nil
 			}
-			return []imageAlias{{arch: "amd64", kinds: []accelerator{anyKind},
-				path: fmt.Sprintf("/aws/service/ami-windows-latest/Windows_Server-%s-English-Core-EKS_Optimized-%s/image_id", year, kubernetes)}}
+			return []ImageAlias{{Arch: "amd64", Kinds: []Accelerator{AnyKind},
+				Path: fmt.Sprintf("/aws/service/ami-windows-latest/Windows_Server-%s-English-Core-EKS_Optimized-%s/image_id", year, kubernetes)}}
 		},
 	}
 }
@@ -45,7 +45,7 @@ func windowsFamily(name, year, build string) *family {
 // powershell runs the image's bootstrap script after the user's commands.
 //
 // Parameters: docs.aws.amazon.com/eks/latest/userguide/eks-optimized-windows-ami.html#bootstrap-script-configuration-parameters
-func powershell(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (string, error) {
+func powershell(spec *ec2nc.EC2NodeClassSpec, j *Cluster, b Node, own string) (string, error) {
 	commands, rest := ownPowershell(own)
 	dns := j.dns
 	if spec.Kubelet != nil && len(spec.Kubelet.ClusterDNS) > 0 {
@@ -58,7 +58,7 @@ func powershell(spec *ec2nc.EC2NodeClassSpec, j *joined, b boot, own string) (st
 	}
 	s.WriteString(`& "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"`)
 	for _, p := range []struct{ name, value string }{
-		{"EKSClusterName", b.cluster}, {"APIServerEndpoint", j.endpoint}, {"Base64ClusterCA", j.ca}, {"DNSClusterIP", dns}, {"ServiceCIDR", j.cidr},
+		{"EKSClusterName", b.Cluster}, {"APIServerEndpoint", j.endpoint}, {"Base64ClusterCA", j.ca}, {"DNSClusterIP", dns}, {"ServiceCIDR", j.cidr},
 		{"KubeletExtraArgs", strings.Join(kubeletFlags(spec.Kubelet, b), " ")},
 	} {
 		if p.value != "" {
@@ -88,7 +88,7 @@ func ownPowershell(own string) (commands, rest string) {
 }
 
 // kubeletFlags returns the settings as flags: there is no configuration file to merge into.
-func kubeletFlags(k *ec2nc.KubeletConfiguration, b boot) []string {
+func kubeletFlags(k *ec2nc.KubeletConfiguration, b Node) []string {
 	var out []string
 	set := func(name, value string) {
 		if value != "" {
@@ -100,26 +100,26 @@ func kubeletFlags(k *ec2nc.KubeletConfiguration, b boot) []string {
 			set(name, strconv.Itoa(int(*v)))
 		}
 	}
-	set("node-labels", kubeletFlag(b.labels, "="))
+	set("node-labels", KubeletFlag(b.Labels, "="))
 	var taints []string
-	for _, t := range b.taints {
+	for _, t := range b.Taints {
 		taints = append(taints, t.Key+"="+t.Value+":"+string(t.Effect))
 	}
 	set("register-with-taints", strings.Join(taints, ","))
-	set("max-pods", strconv.FormatInt(b.maxPods, 10))
-	set("kube-reserved", b.kubeReserved)
+	set("max-pods", strconv.FormatInt(b.MaxPods, 10))
+	set("kube-reserved", b.KubeReserved)
 	if k == nil {
 		return out
 	}
 	number("pods-per-core", k.PodsPerCore)
-	set("system-reserved", kubeletFlag(k.SystemReserved, "="))
-	set("eviction-hard", kubeletFlag(k.EvictionHard, "<"))
-	set("eviction-soft", kubeletFlag(k.EvictionSoft, "<"))
+	set("system-reserved", KubeletFlag(k.SystemReserved, "="))
+	set("eviction-hard", KubeletFlag(k.EvictionHard, "<"))
+	set("eviction-soft", KubeletFlag(k.EvictionSoft, "<"))
 	periods := map[string]string{}
 	for signal, d := range k.EvictionSoftGracePeriod {
 		periods[signal] = d.Duration.String()
 	}
-	set("eviction-soft-grace-period", kubeletFlag(periods, "="))
+	set("eviction-soft-grace-period", KubeletFlag(periods, "="))
 	number("eviction-max-pod-grace-period", k.EvictionMaxPodGracePeriod)
 	number("image-gc-high-threshold", k.ImageGCHighThresholdPercent)
 	number("image-gc-low-threshold", k.ImageGCLowThresholdPercent)
