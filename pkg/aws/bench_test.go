@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -54,9 +55,10 @@ func BenchmarkInstanceTypes(b *testing.B) {
 	nc := nodeClass()
 	c := newClass(nc)
 	p.classes.byName[nc.Name] = c
-	s, _ := settingsOf(&nc.Spec, bootstrap.AL2023, cfg.sizes())
+	s, _ := nodesize.SettingsOf(&nc.Spec, bootstrap.AL2023, cfg.sizes())
 	c.resolved.Store(&resolved{class: nc, family: bootstrap.AL2023, settings: s, images: []image{{id: "ami-1", arch: "amd64"}},
-		subnets: []network.Subnet{{ID: "s-a", Zone: "a", ZoneID: "az1"}, {ID: "s-b", Zone: "b", ZoneID: "az2"}, {ID: "s-c", Zone: "c", ZoneID: "az3"}, {ID: "s-d", Zone: "d", ZoneID: "az4"}}})
+		subnets: []network.Subnet{{ID: "s-a", Zone: "a", ZoneID: "az1"}, {ID: "s-b", Zone: "b", ZoneID: "az2"},
+			{ID: "s-c", Zone: "c", ZoneID: "az3"}, {ID: "s-d", Zone: "d", ZoneID: "az4"}}})
 
 	b.Run("unchanged", func(b *testing.B) {
 		b.ReportAllocs()

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -19,7 +20,7 @@ import (
 type resolved struct {
 	class    *ec2nc.EC2NodeClass
 	family   *bootstrap.Family
-	settings *nodeSettings
+	settings *nodesize.Settings
 	subnets  []network.Subnet
 	groups   []ec2nc.SecurityGroup
 	images   []image

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 )
 
 // Config configures the provider. Only Region and ClusterName are required; missing cluster data is read from EKS.
@@ -112,8 +113,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-func (c *Config) sizes() sizeConfig {
-	return sizeConfig{overhead: c.VMMemoryOverheadPercent, reservedENIs: int64(c.ReservedENIs), prefixes: c.PrefixDelegation}
+func (c *Config) sizes() nodesize.Config {
+	return nodesize.Config{Overhead: c.VMMemoryOverheadPercent, ReservedENIs: int64(c.ReservedENIs), Prefixes: c.PrefixDelegation}
 }
 
 func (c *Config) cluster() bootstrap.ClusterConfig {

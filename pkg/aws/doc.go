@@ -6,11 +6,13 @@
 // request. Requests have deadlines, stay below the documented limits of their action, and are batched where EC2 accepts many keys in
 // one request.
 //
-// Package sdk makes the calls and lists them; package policy generates the IAM policy that allows them. Package catalog knows what EC2
-// sells. The Provider joins types that each own what they know: classes (what node classes refer to), launcher, instances, exhausted
-// (offerings without capacity) and clusterReader (how nodes join). Package interruption reads the queue with interruptions.
+// The packages below it each own a noun. sdk makes the calls and lists them; policy generates the IAM policy that allows them; catalog knows
+// what EC2 sells; interruption reads the queue with interruptions. network, placementgroup, capacityreservation and instanceprofile look up
+// what node classes refer to, each answer kept as lookup says, and ownership tells which resources belong to this cluster. bootstrap knows how
+// an instance becomes a node, nodesize how large that node will be; launchtemplate and batcher make the requests fewer.
 //
-// An image family is a file, such as bottlerocket.go, and a line in the table of families in family.go.
+// What is left here joins them: the Provider with classes (node classes and the state of their resolution), launcher, instances, and
+// exhausted (offerings without capacity).
 //
 // The package decides nothing: other packages decide which offering to launch, how many, and when to terminate an instance. It knows
 // nothing of Pods and Nodes, client-go or the scheduler framework, and it writes nothing to the Kubernetes API: it hands the status of

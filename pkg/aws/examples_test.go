@@ -11,6 +11,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -40,7 +41,7 @@ func TestExamples(t *testing.T) {
 		if nc == nil {
 			t.Fatalf("there is no class %s", name)
 		}
-		if _, _, _, err := settingsOfClass(nc, sizeConfig{}); err != nil {
+		if _, _, _, err := settingsOfClass(nc, nodesize.Config{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -103,14 +103,14 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 		if img == nil || taken[in] {
 			continue
 		}
-		g := templateKey{image: img.id, maxPods: r.settings.pods(h), tenancy: o.Tenancy, own: img.own}
+		g := templateKey{image: img.id, maxPods: r.settings.Pods(h), tenancy: o.Tenancy, own: img.own}
 		if g.own.name != "" {
 			g.maxPods = 0 // no template is created that could differ in it
 		}
 		if r.family.TellsReserved {
-			g.reserved = bootstrap.KubeletFlag(amountsText(r.settings.kube(h, g.maxPods)), "=")
+			g.reserved = bootstrap.KubeletFlag(amountsText(r.settings.KubeReserved(h, g.maxPods)), "=")
 		}
-		if w.Requests[ec2nc.ResourceEFA] > 0 && !r.settings.interfaces {
+		if w.Requests[ec2nc.ResourceEFA] > 0 && !r.settings.Interfaces {
 			g.efas = h.EFAs
 		}
 		if o.CapacityType == karpv1.CapacityTypeReserved {

@@ -167,7 +167,7 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 			if r.placement.ID != "" {
 				t.Labels[ec2nc.LabelPlacementGroupID] = r.placement.ID
 			}
-			t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.size(h, from.memory)
+			t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.Size(h, from.memory)
 		}
 		out, n.of = append(out, t), append(n.of, from)
 	}
@@ -307,7 +307,7 @@ func accepts(r *resolved, h *catalog.Hardware) bool {
 			return false
 		}
 	}
-	return h.ENA && r.settings.efaOnly <= h.EFAs
+	return h.ENA && r.settings.EFAOnly <= h.EFAs
 }
 
 // reservedShare makes reserved capacity, which is paid for anyway, cheaper than anything else and preserves the order of its prices.

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -22,7 +23,7 @@ import (
 // subnet in every zone, and an image for every kind of instance that the class's alias or selector may mean.
 type Offline struct {
 	region     string
-	sizes      sizeConfig
+	sizes      nodesize.Config
 	regionData *catalog.Region
 	zones      []string
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -38,7 +39,7 @@ type templateVersion struct {
 
 // settingsOfOwn returns the settings for computing the size of nodes of a class that names a launch template; the error is why the
 // class is invalid.
-func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg sizeConfig) (*bootstrap.Family, *nodeSettings, error) {
+func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg nodesize.Config) (*bootstrap.Family, *nodesize.Settings, error) {
 	f := bootstrap.Custom
 	if len(spec.SubnetSelectorTerms) == 0 {
 		return f, nil, errors.New("spec.subnetSelectorTerms: at least one term is required")
@@ -48,7 +49,7 @@ func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg sizeConfig) (*bootstrap.Fam
 			return f, nil, err
 		}
 	}
-	s, err := settingsOf(spec, f, cfg)
+	s, err := nodesize.SettingsOf(spec, f, cfg)
 	return f, s, err
 }
 
@@ -94,7 +95,7 @@ func (r *resolution) sizedByOwn() {
 	if len(r.images.Value) == 0 || r.images.Value[0].own.rootBytes == 0 {
 		return
 	}
-	r.settings = r.settings.withRootVolume(r.images.Value[0].own.rootBytes)
+	r.settings = r.settings.WithRootVolume(r.images.Value[0].own.rootBytes)
 }
 
 // specification returns the version as a fleet request names it.

@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
@@ -174,7 +175,7 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 	nc := nodeClass()
 	p.SetNodeClass(nc)
-	settings, _ := settingsOf(&nc.Spec, bootstrap.AL2023, p.cfg.sizes())
+	settings, _ := nodesize.SettingsOf(&nc.Spec, bootstrap.AL2023, p.cfg.sizes())
 	r := &resolved{class: nc, family: bootstrap.AL2023, settings: settings, images: []image{{id: "ami-1", arch: "amd64"}, {id: "ami-2", arch: "arm64"}}}
 	for _, z := range s.Zones() {
 		r.subnets = append(r.subnets, network.Subnet{ID: "s-" + z, Zone: z, ZoneID: z})

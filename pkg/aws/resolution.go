@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -26,7 +27,7 @@ type account struct {
 	profiles     *instanceprofile.Profiles
 	reservations *capacityreservation.Finder
 	cluster      *bootstrap.ClusterReader
-	sizes        sizeConfig
+	sizes        nodesize.Config
 	every        periods
 }
 
@@ -38,7 +39,7 @@ type resolution struct {
 	class    *ec2nc.EC2NodeClass
 	family   *bootstrap.Family
 	release  string
-	settings *nodeSettings
+	settings *nodesize.Settings
 	invalid  error
 
 	subnets  lookup.Part[[]network.Subnet]
@@ -72,7 +73,7 @@ func (a *account) begin(nc *ec2nc.EC2NodeClass) *resolution {
 
 // settingsOfClass returns the image family of a class, the release of its alias and the settings for computing the size of its nodes; the
 // error is why the class is invalid.
-func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes sizeConfig) (*bootstrap.Family, string, *nodeSettings, error) {
+func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes nodesize.Config) (*bootstrap.Family, string, *nodesize.Settings, error) {
 	f, release, err := bootstrap.FamilyOf(&nc.Spec)
 	if err == nil {
 		err = validate(nc, f)
@@ -80,7 +81,7 @@ func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes sizeConfig) (*bootstrap.Famil
 	if err != nil {
 		return f, release, nil, err
 	}
-	s, err := settingsOf(&nc.Spec, f, sizes)
+	s, err := nodesize.SettingsOf(&nc.Spec, f, sizes)
 	return f, release, s, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 )
 
 func TestImageFilters(t *testing.T) {
@@ -114,7 +115,7 @@ func TestAccepts(t *testing.T) {
 		nc := nodeClass()
 		tt.class(&nc.Spec)
 		cfg, _ := Config{Region: "r", ClusterName: "c"}.complete()
-		s, err := settingsOf(&nc.Spec, bootstrap.AL2023, cfg.sizes())
+		s, err := nodesize.SettingsOf(&nc.Spec, bootstrap.AL2023, cfg.sizes())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +125,7 @@ func TestAccepts(t *testing.T) {
 		}
 	}
 	nc := nodeClass()
-	r := &resolved{class: nc, family: bootstrap.AL2023, settings: &nodeSettings{}, images: []image{{id: "ami-1", arch: "arm64"}}}
+	r := &resolved{class: nc, family: bootstrap.AL2023, settings: &nodesize.Settings{}, images: []image{{id: "ami-1", arch: "arm64"}}}
 	if accepts(r, &a1) || !accepts(r, m6gXlarge) {
 		t.Error("AL2023 runs on Graviton, but not on the first of them")
 	}

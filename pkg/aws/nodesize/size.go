@@ -1,4 +1,4 @@
-package aws
+package nodesize
 
 import (
 	"fmt"
@@ -23,9 +23,9 @@ const (
 	ebsDriver = "ebs.csi.aws.com"
 )
 
-// nodeSettings are the settings of a class that determine the size of its nodes, in a form that can be applied to any instance type.
-type nodeSettings struct {
-	sizeConfig
+// Settings are the settings of a class that determine the size of its nodes, in a form that can be applied to any instance type.
+type Settings struct {
+	Config
 	family *bootstrap.Family
 
 	maxPods, podsPerCore         *int32
@@ -38,9 +38,10 @@ type nodeSettings struct {
 	// volumes is how many volumes are attached from the start, including root.
 	volumes int64
 
-	// interfaces: the class lists its network interfaces.
-	interfaces bool
-	efaOnly    int64
+	// Interfaces: the class lists its network interfaces.
+	Interfaces bool
+	// EFAOnly is how many of them are EFA-only.
+	EFAOnly int64
 	// efaOnlyCard0 is how many EFA-only interfaces on card 0 are not available to pods.
 	efaOnlyCard0 int64
 }
@@ -55,24 +56,24 @@ func (t threshold) of(capacity int64) int64 {
 	return t.bytes + int64(math.Ceil(float64(capacity)*t.share))
 }
 
-// sizeConfig holds the program's settings that determine the size of nodes.
-type sizeConfig struct {
-	overhead     float64 // share of memory the kubelet never sees
-	reservedENIs int64   // network interfaces that pods don't use
-	prefixes     bool    // the CNI gives interfaces address prefixes instead of single addresses
+// Config holds the program's settings that determine the size of nodes.
+type Config struct {
+	Overhead     float64 // share of memory the kubelet never sees
+	ReservedENIs int64   // network interfaces that pods don't use
+	Prefixes     bool    // the CNI gives interfaces address prefixes instead of single addresses
 }
 
-// settingsOf reads the settings of a class. The error names the first field that is invalid.
-func settingsOf(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family, cfg sizeConfig) (s *nodeSettings, err error) {
-	s = &nodeSettings{
-		sizeConfig: cfg, family: f,
+// SettingsOf reads the settings of a class. The error names the first field that is invalid.
+func SettingsOf(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family, cfg Config) (s *Settings, err error) {
+	s = &Settings{
+		Config: cfg, family: f,
 		evictMemory: threshold{bytes: 100 * mi}, evictStorage: threshold{share: 0.1},
 		raid0:      spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0 && !f.Windows(),
-		interfaces: len(spec.NetworkInterfaces) > 0,
+		Interfaces: len(spec.NetworkInterfaces) > 0,
 	}
 	for _, n := range spec.NetworkInterfaces {
 		if n.InterfaceType == ec2nc.InterfaceTypeEFAOnly {
-			s.efaOnly++
+			s.EFAOnly++
 			if n.NetworkCardIndex == 0 {
 				s.efaOnlyCard0++
 			}
@@ -165,21 +166,21 @@ func rootVolume(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) (bytes, volum
 	return def, int64(len(ms))
 }
 
-// withRootVolume returns the same settings with another size of the volume that holds the kubelet's files.
-func (s *nodeSettings) withRootVolume(bytes int64) *nodeSettings {
+// WithRootVolume returns the same settings with another size of the volume that holds the kubelet's files.
+func (s *Settings) WithRootVolume(bytes int64) *Settings {
 	other := *s
 	other.rootBytes = bytes
 	return &other
 }
 
-// size returns what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory is the
+// Size returns what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory is the
 // capacity that such nodes have reported before, in bytes; 0: none has yet.
-func (s *nodeSettings) size(h *catalog.Hardware, memory int64) (capac, alloc capacity.Resources, volumes map[string]int64) {
+func (s *Settings) Size(h *catalog.Hardware, memory int64) (capac, alloc capacity.Resources, volumes map[string]int64) {
 	capac = capacity.Resources{
 		corev1.ResourceCPU:              h.VCPU * 1000,
 		corev1.ResourceMemory:           s.memory(h),
 		corev1.ResourceEphemeralStorage: s.storage(h),
-		corev1.ResourcePods:             s.pods(h),
+		corev1.ResourcePods:             s.Pods(h),
 	}
 	if memory > 0 {
 		capac[corev1.ResourceMemory] = memory
@@ -190,7 +191,7 @@ func (s *nodeSettings) size(h *catalog.Hardware, memory int64) (capac, alloc cap
 		}
 	}
 	alloc = capac.Clone()
-	alloc.Sub(s.kube(h, capac[corev1.ResourcePods]))
+	alloc.Sub(s.KubeReserved(h, capac[corev1.ResourcePods]))
 	alloc.Sub(s.systemReserved)
 	alloc.Sub(capacity.Resources{
 		corev1.ResourceMemory:           s.evictMemory.of(capac[corev1.ResourceMemory]),
@@ -208,18 +209,18 @@ func (s *nodeSettings) size(h *catalog.Hardware, memory int64) (capac, alloc cap
 
 // memory returns the capacity in bytes that the kubelet will see. It is less than the type's: the hypervisor and the kernel take a
 // share that is not published, and Graviton kernels reserve 64 MiB of contiguous memory for devices.
-func (s *nodeSettings) memory(h *catalog.Hardware) int64 {
+func (s *Settings) memory(h *catalog.Hardware) int64 {
 	m := h.MemoryMiB
 	if h.Arch == "arm64" {
 		m -= 64
 	}
-	return (m - int64(math.Ceil(float64(m)*s.overhead))) * mi
+	return (m - int64(math.Ceil(float64(m)*s.Overhead))) * mi
 }
 
 // storage returns what a file system leaves of the volume, or of the instance store if the class combines it to one disk. A 20 GiB
 // volume shows as 19.93 GiB with xfs and as 19.6 GiB with ext4. The smaller value counts, because the kubelet rejects a pod that was
 // bound to storage the node doesn't have.
-func (s *nodeSettings) storage(h *catalog.Hardware) int64 {
+func (s *Settings) storage(h *catalog.Hardware) int64 {
 	size := s.rootBytes
 	if s.raid0 && h.StoreGB > 0 {
 		size = h.StoreGB * gb
@@ -229,7 +230,7 @@ func (s *nodeSettings) storage(h *catalog.Hardware) int64 {
 
 // eniPods returns the number of pods for which the VPC CNI has addresses, with perSlot addresses in each slot of an interface. One
 // slot of each interface holds the interface's own address, and two pods use the host's network.
-func (s *nodeSettings) eniPods(h *catalog.Hardware, reserved, perSlot int64) int64 {
+func (s *Settings) eniPods(h *catalog.Hardware, reserved, perSlot int64) int64 {
 	enis := h.PrimaryInterfaces() - reserved - s.efaOnlyCard0
 	if enis <= 0 || h.IPv4PerENI <= 0 {
 		return 0
@@ -247,18 +248,19 @@ const (
 )
 
 // addressedPods returns the number of pods for which the CNI has addresses, as it is configured.
-func (s *nodeSettings) addressedPods(h *catalog.Hardware) int64 {
-	if !s.prefixes || !h.Nitro() {
-		return s.eniPods(h, s.reservedENIs, 1)
+func (s *Settings) addressedPods(h *catalog.Hardware) int64 {
+	if !s.Prefixes || !h.Nitro() {
+		return s.eniPods(h, s.ReservedENIs, 1)
 	}
-	n := s.eniPods(h, s.reservedENIs, prefixSize)
+	n := s.eniPods(h, s.ReservedENIs, prefixSize)
 	if h.VCPU < smallBelow {
 		return min(n, mostPodsSmall)
 	}
 	return min(n, mostPods)
 }
 
-func (s *nodeSettings) pods(h *catalog.Hardware) int64 {
+// Pods returns how many pods a node of the type runs.
+func (s *Settings) Pods(h *catalog.Hardware) int64 {
 	n := s.family.DefaultPods
 	if n == 0 {
 		n = s.addressedPods(h)
@@ -272,9 +274,9 @@ func (s *nodeSettings) pods(h *catalog.Hardware) int64 {
 	return n
 }
 
-// kube returns what the family's bootstrap script reserves for kubelet and container runtime: 6 % of the first core, 1 % of the
+// KubeReserved returns what the family's bootstrap script reserves for kubelet and container runtime: 6 % of the first core, 1 % of the
 // second, 0.5 % of the third and fourth, 0.25 % of the rest; 255 MiB plus 11 MiB per pod; 1 GiB of disk.
-func (s *nodeSettings) kube(h *catalog.Hardware, pods int64) capacity.Resources {
+func (s *Settings) KubeReserved(h *catalog.Hardware, pods int64) capacity.Resources {
 	if s.family.ENIMemory {
 		pods = s.eniPods(h, 0, 1)
 	}
@@ -292,7 +294,7 @@ func (s *nodeSettings) kube(h *catalog.Hardware, pods int64) capacity.Resources 
 	return out
 }
 
-func (s *nodeSettings) devices(h *catalog.Hardware) capacity.Resources {
+func (s *Settings) devices(h *catalog.Hardware) capacity.Resources {
 	out := capacity.Resources{}
 	for _, g := range h.GPUs {
 		switch g.Manufacturer {
@@ -316,15 +318,15 @@ func (s *nodeSettings) devices(h *catalog.Hardware) capacity.Resources {
 	}
 	out[ec2nc.ResourceAWSPodENI] = branchInterfaces(h.Name)
 	out[ec2nc.ResourceEFA] = h.EFAs
-	if s.interfaces {
-		out[ec2nc.ResourceEFA] = s.efaOnly
+	if s.Interfaces {
+		out[ec2nc.ResourceEFA] = s.EFAOnly
 	}
 	return out
 }
 
 // attachable returns how many volumes the EBS CSI driver will offer: the type's limit less the volumes that are attached from the
 // start. On types with a shared limit, network interfaces, instance-store disks and accelerators are subtracted, too.
-func (s *nodeSettings) attachable(h *catalog.Hardware) int64 {
+func (s *Settings) attachable(h *catalog.Hardware) int64 {
 	limit := h.EBSAttachments
 	switch {
 	case limit > 0:

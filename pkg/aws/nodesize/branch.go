@@ -1,4 +1,4 @@
-package aws
+package nodesize
 
 import "github.com/aws/amazon-vpc-resource-controller-k8s/pkg/aws/vpc"
 

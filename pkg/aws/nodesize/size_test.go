@@ -1,4 +1,4 @@
-package aws
+package nodesize
 
 import (
 	"testing"
@@ -182,11 +182,11 @@ func TestSize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := settingsOf(&tt.spec, f, sizeConfig{overhead: tt.overhead, prefixes: tt.prefixes})
+			s, err := SettingsOf(&tt.spec, f, Config{Overhead: tt.overhead, Prefixes: tt.prefixes})
 			if err != nil {
 				t.Fatal(err)
 			}
-			capac, alloc, volumes := s.size(tt.hardware, 0)
+			capac, alloc, volumes := s.Size(tt.hardware, 0)
 			type numbers struct {
 				CapCPU, CapMemory, CPU, Memory, Storage, Pods, Volumes int64
 				Extended                                               map[corev1.ResourceName]int64
@@ -212,11 +212,11 @@ func TestSize(t *testing.T) {
 }
 
 func TestReservedMoreThanThereIs(t *testing.T) {
-	s, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, bootstrap.AL2023, sizeConfig{overhead: 0.075})
+	s, err := SettingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, bootstrap.AL2023, Config{Overhead: 0.075})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, alloc, _ := s.size(m5large, 0); alloc["memory"] != 0 {
+	if _, alloc, _ := s.Size(m5large, 0); alloc["memory"] != 0 {
 		t.Errorf("allocatable memory is %d, want 0", alloc["memory"])
 	}
 }
@@ -230,7 +230,7 @@ func TestSettingsNameTheField(t *testing.T) {
 		{ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "-1Gi"}}, `spec.kubelet.systemReserved[memory]: "-1Gi" is not an amount`},
 		{ec2nc.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "101%"}}, `spec.kubelet.evictionHard[memory.available]: "101%" is not a percentage`},
 	} {
-		_, err := settingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, bootstrap.AL2023, sizeConfig{overhead: 0.075})
+		_, err := SettingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &tt.kubelet}, bootstrap.AL2023, Config{Overhead: 0.075})
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("the error is %v, want %q", err, tt.want)
 		}
@@ -238,8 +238,8 @@ func TestSettingsNameTheField(t *testing.T) {
 }
 
 func TestReservedInterfaces(t *testing.T) {
-	s, _ := settingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.AL2023, sizeConfig{overhead: 0.075, reservedENIs: 1})
-	_, alloc, _ := s.size(m5large, 0)
+	s, _ := SettingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.AL2023, Config{Overhead: 0.075, ReservedENIs: 1})
+	_, alloc, _ := s.Size(m5large, 0)
 	// 2 x 9 + 2 pods; memory is reserved as if no interface were reserved
 	if diff := cmp.Diff(capacity.Resources{"pods": 20, "memory": 6903 * mi}, capacity.Resources{"pods": alloc["pods"], "memory": alloc["memory"]}); diff != "" {
 		t.Errorf("allocatable (-want +got):\n%s", diff)
