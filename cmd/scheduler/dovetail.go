@@ -22,9 +22,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/pkg/version"
@@ -237,7 +237,7 @@ func (d *dovetail) provider(ctx context.Context, args *provision.Args, server st
 }
 
 // worlds returns the views of the cluster for the planner and for launches: one for each goroutine that uses one.
-func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, others frameworkruntime.Registry) (plan, recheck launch.World, err error) {
+func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, others frameworkruntime.Registry) (plan, recheck provisioning.World, err error) {
 	deny := func(p profile) []string {
 		return append([]string{provision.Name, binder.Name, binder.GateName}, p.args.SimulationDenyList...)
 	}

@@ -66,7 +66,7 @@ func newGangs(cfg *rest.Config, f informers.SharedInformerFactory, sched *schedu
 	return g, nil
 }
 
-// Min implements launch.Gangs.
+// Min implements provisioning.Gangs.
 func (g *gangs) Min(group pending.Group) (int, bool) {
 	switch {
 	case group.InTree && g.inTree != nil:

@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/podevents"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
@@ -44,7 +45,7 @@ type parts struct {
 	pending  *pending.Pods
 	spending *spending.Guard
 	launch   *launch.Controllers
-	events   *launch.PacedRecorder
+	events   *podevents.Recorder
 	life     *lifecycle.Controller
 	ending   *disruption.Controller
 	// synced report whether the handlers that the launcher depends on have seen all objects.
@@ -62,7 +63,7 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 		return nil, err
 	}
 	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
-	p := &parts{client: client, events: launch.NewRecorder(recorder), external: karpenter.NewExternalController(client, d.clock)}
+	p := &parts{client: client, events: podevents.New(recorder), external: karpenter.NewExternalController(client, d.clock)}
 	if p.store, err = store.New(asJSON(cc.KubeConfig), nodeclass.Kind, recorder, d.clock); err != nil {
 		return nil, err
 	}

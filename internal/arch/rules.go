@@ -87,7 +87,9 @@ var Rules = []Rule{
 	{"pkg/daemons", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "DaemonSets, their pods and what admission adds are all it looks at"},
 	{"pkg/daemons", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "what a DaemonSet's pod needs doesn't depend on who plans for it"},
 
-	{"pkg/provisioning", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "cloud, claims and filters are interfaces: a plan is made the same way in a cluster, offline and in a benchmark"},
+	{"pkg/podevents", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it writes what it is given"},
+
+	{"pkg/provisioning", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "cloud, claims and filters are interfaces: a plan is made the same way in a cluster, offline and in a benchmark"},
 	{"pkg/provisioning", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it ends in a plan; who carries it out imports it"},
 
 	{"pkg/launch", []string{awsSDK, ec2Types}, "the cloud is an interface of this package"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
@@ -19,7 +20,7 @@ import (
 type committer struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
-	events       Recorder
+	events       provisioning.Recorder
 	slots        *slotWriter
 	namer        *namer
 	batches      *batchLauncher
@@ -44,14 +45,9 @@ type batch struct {
 	delay   delay
 }
 
-// book gives each planned node the name of its claim, reserves the placements in the ledger and returns the batches to launch. claims holds
-// the claims of the plan's nodes by node ID.
-func (co *committer) book(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim) []*batch {
-	return co.bookAs(ctx, v, plan, claims, (*ledger.Ledger).Commit)
-}
-
-// bookAs is book with another way to write the placements to the ledger.
-func (co *committer) bookAs(ctx context.Context, v *view, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) []*batch {
+// Book gives each planned node the name of its claim and writes the placements to the ledger by commit. claims holds the claims of the plan's
+// nodes by node ID. The func that it returns launches them in the background.
+func (co *committer) Book(ctx context.Context, v *provisioning.View, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) (launch func()) {
 	names := map[string]string{}
 	var batches []*batch
 	open := map[string]*batch{}
@@ -74,16 +70,16 @@ func (co *committer) bookAs(ctx context.Context, v *view, plan *capacity.Plan, c
 	var promised map[string][]capacity.Slot
 	co.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, n := range plan.Nodes {
-			l.AddNode(names[n.ID], template(n), daemonRoom(n.Daemons), false, now)
+			l.AddNode(names[n.ID], template(n), provisioning.DaemonRequests(n.Daemons), false, now)
 		}
 		placements := slices.Clone(plan.Placements)
 		for i := range placements {
 			pl := &placements[i]
 			if name, ok := names[pl.Node]; ok {
 				pl.Node = name
-			} else if st, ok := v.status[pl.Node]; ok {
+			} else if st, ok := v.Status[pl.Node]; ok {
 				l.Existing(pl.Node, st)
-				if claim := v.claimOf[pl.Node]; claim != "" && !st.Initialized {
+				if claim := v.ClaimOf[pl.Node]; claim != "" && !st.Initialized {
 					touched[claim] = true
 				}
 			} else {
@@ -102,7 +98,11 @@ func (co *committer) bookAs(ctx context.Context, v *view, plan *capacity.Plan, c
 	for claim, slots := range promised {
 		co.slots.recordSlots(ctx, claim, slots)
 	}
-	return batches
+	return func() {
+		for _, w := range batches {
+			co.calls.wg.Go(func() { co.batches.launch(ctx, w) })
+		}
+	}
 }
 
 func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]string) string {
@@ -165,17 +165,6 @@ func bootsAs(pool, class string, n *capacity.Node) string {
 	return strings.Join(parts, "|")
 }
 
-func daemonRoom(daemons []*capacity.DaemonSet) map[string]capacity.Resources {
-	if len(daemons) == 0 {
-		return nil
-	}
-	out := make(map[string]capacity.Resources, len(daemons))
-	for _, d := range daemons {
-		out[d.Namespace+"/"+d.Name] = d.Class.Requests
-	}
-	return out
-}
-
 // batchKey returns a string that is equal for nodes that one call may launch together.
 func batchKey(n *capacity.PlannedNode) string {
 	var b strings.Builder
@@ -190,10 +179,3 @@ func batchKey(n *capacity.PlannedNode) string {
 }
 
 const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789" // as the API server generates names: no vowels, nothing that looks alike
-
-// launch launches batches in the background.
-func (co *committer) launch(ctx context.Context, batches []*batch) {
-	for _, w := range batches {
-		co.calls.wg.Go(func() { co.batches.launch(ctx, w) })
-	}
-}

@@ -52,8 +52,8 @@ func (cl *claimCache) promise(name string, slots []capacity.Slot) bool {
 	return true
 }
 
-// claim returns what is known about a claim, or nil.
-func (cl *claimCache) claim(name string) *capacity.Claim {
+// Current returns what is known about a claim, or nil.
+func (cl *claimCache) Current(name string) *capacity.Claim {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	return cl.claimLocked(name)
@@ -113,7 +113,7 @@ func join(shown, local *capacity.Claim) *capacity.Claim {
 // lives reports whether the claim still exists and isn't being deleted. A name that a user chose may be used again, so the UID has to
 // match.
 func (cl *claimCache) lives(c *capacity.Claim) bool {
-	now := cl.claim(c.Name)
+	now := cl.Current(c.Name)
 	return now != nil && !now.Deleting && now.UID == c.UID
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -18,9 +19,9 @@ type ClaimEvents struct {
 	spending     *spending.Guard
 	statics      *staticState
 	cleanup      *cleanup
-	refusals     *refusals
-	triggers     *Triggers
-	relief       *relief
+	refusals     *provisioning.Refusals
+	triggers     *provisioning.Triggers
+	relief       *provisioning.Relief
 
 	mu      sync.Mutex
 	dying   map[string]string // the pools of claims that are being deleted, as already noticed
@@ -34,7 +35,7 @@ func (cl *ClaimEvents) ClaimChanged(c *capacity.Claim) {
 	if c.Order == nil || c.Launched || c.Deleting {
 		return
 	}
-	cl.triggers.claimOrdered()
+	cl.triggers.ClaimOrdered()
 }
 
 // GivingUp hears why a NodeClaim is about to be given up, for the events of pods that wait for its node. ClaimGone follows.
@@ -52,10 +53,10 @@ func (cl *ClaimEvents) ClaimGone(name, why string) {
 	if delete(cl.dying, name); c != nil && c.Deleting {
 		cl.dying[name] = c.Pool
 	} else if c == nil {
-		if known := cl.claims.claim(name); known != nil {
+		if known := cl.claims.Current(name); known != nil {
 			pool = known.Pool
 		}
-		cl.relief.claimEnded(pool)
+		cl.relief.ClaimEnded(pool)
 	}
 	given := cl.givenUp[name]
 	if c == nil {
@@ -68,7 +69,7 @@ func (cl *ClaimEvents) ClaimGone(name, why string) {
 	if !told {
 		cl.statics.lostStatic(name)
 		if given != "" {
-			cl.refusals.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s failed to start: %s", name, why))
+			cl.refusals.TellPods(name, "LaunchFailed", fmt.Sprintf("node %s failed to start: %s", name, why))
 		}
 	}
 	if cl.statics.isEnding(name) {
@@ -79,6 +80,6 @@ func (cl *ClaimEvents) ClaimGone(name, why string) {
 	}
 	cl.spending.Ended(name, c == nil || c.Launched || c.ProviderID != "")
 	cl.cleanup.forget(name)
-	cl.triggers.recount()
+	cl.triggers.Recount()
 	cl.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, false, now) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -23,10 +24,10 @@ type cleanup struct {
 	statics      *staticState
 	orders       *orderBook
 	delays       *delays
-	refusals     *refusals
-	triggers     *Triggers
+	refusals     *provisioning.Refusals
+	triggers     *provisioning.Triggers
 	calls        *calls
-	relief       *relief
+	relief       *provisioning.Relief
 }
 
 // cancel deletes a claim that was never launched and that no pod needs.
@@ -35,7 +36,7 @@ func (cl *cleanup) cancel(ctx context.Context, claim string) {
 		klog.FromContext(ctx).Error(err, "Could not delete a claim that is not needed any more; it will be collected", "nodeClaim", claim)
 	}
 	cl.forget(claim)
-	cl.triggers.recount()
+	cl.triggers.Recount()
 }
 
 // fail ends claims whose launch has failed and returns their pods to the planner. Standalone NodeClaims stay: they belong to the users who
@@ -44,7 +45,7 @@ func (cl *cleanup) fail(ctx context.Context, claims []*capacity.Claim, reason, w
 	logger := klog.FromContext(ctx)
 	why = objects.OneLine(why)
 	for _, c := range claims {
-		name, now := c.Name, cl.claims.claim(c.Name)
+		name, now := c.Name, cl.claims.Current(c.Name)
 		if now != nil && now.UID != c.UID && c.UID != "" {
 			continue // it is gone, and another claim has its name
 		}
@@ -52,7 +53,7 @@ func (cl *cleanup) fail(ctx context.Context, claims []*capacity.Claim, reason, w
 		if reason == reasonInstanceLost || reason == reasonNodeNotCreated {
 			became = "failed to start"
 		}
-		pods := cl.refusals.tellPods(name, "LaunchFailed", fmt.Sprintf("node %s %s: %s", name, became, why))
+		pods := cl.refusals.TellPods(name, "LaunchFailed", fmt.Sprintf("node %s %s: %s", name, became, why))
 		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", pods)
 		cl.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, exhausted, now) })
 		cl.delays.delayOver(c.Pool)
@@ -77,14 +78,19 @@ func (cl *cleanup) giveUp(ctx context.Context, name, reason, why string) {
 	cl.cancel(ctx, name)
 }
 
-// endUnused terminates instances before their kubelets register: the gang that they were launched for can't be placed, and no other pod took
+// Cancel deletes a claim that no pod needs any more, in the background.
+func (cl *cleanup) Cancel(ctx context.Context, claim string) {
+	cl.calls.background(ctx, func() { cl.cancel(ctx, claim) })
+}
+
+// EndUnused terminates instances before their kubelets register: the gang that they were launched for can't be placed, and no other pod took
 // them.
-func (cl *cleanup) endUnused(ctx context.Context, claims []string) {
+func (cl *cleanup) EndUnused(ctx context.Context, claims []string) {
 	slices.Sort(claims)
 	for _, claim := range claims {
 		klog.FromContext(ctx).V(2).Info("Terminating an instance before its kubelet registers: the gang it was launched for can't be placed, and no pod took it", "nodeClaim", claim)
 		cl.spending.Unused(claim, cl.reservations.Unplanned)
-		cl.calls.background(ctx, func() { cl.cancel(ctx, claim) })
+		cl.Cancel(ctx, claim)
 	}
 }
 
@@ -95,6 +101,6 @@ func (cl *cleanup) forget(name string) {
 	cl.orders.forget(name)
 	cl.statics.forget(name) // after the claim: who has read that it isn't ending doesn't find it
 	if pool != "" {
-		cl.relief.claimEnded(pool)
+		cl.relief.ClaimEnded(pool)
 	}
 }

@@ -2,18 +2,12 @@ package launch
 
 import (
 	"context"
-	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // writeTimeout is the deadline of one write to the API server.
@@ -59,83 +53,4 @@ func (a apiCluster) GetNode(ctx context.Context, name string) (*corev1.Node, err
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-}
-
-// Events are written at this pace: the events of a thousand pods at once would delay the writes that matter, such as bindings and the
-// lease.
-const (
-	eventsPerSecond = 50
-	eventBurst      = 100
-	eventBacklog    = 5000
-)
-
-// PacedRecorder writes events about pods at a limited pace, warnings first. It drops what exceeds the backlog: the log has everything that
-// events say.
-type PacedRecorder struct {
-	recorder events.EventRecorder
-	limit    *rate.Limiter
-	// warnings have a queue of their own, so that thousands of events about planned nodes don't crowd out those for pods that get no node.
-	warnings, queue chan podEvent
-}
-
-type podEvent struct {
-	ref                     capacity.PodRef
-	eventType, reason, note string
-}
-
-// NewRecorder returns a recorder that writes through r while Run runs. r must not block.
-func NewRecorder(r events.EventRecorder) *PacedRecorder {
-	return &PacedRecorder{recorder: r, limit: rate.NewLimiter(eventsPerSecond, eventBurst),
-		warnings: make(chan podEvent, eventBacklog), queue: make(chan podEvent, eventBacklog)}
-}
-
-// Pod queues an event and returns at once.
-func (p *PacedRecorder) Pod(ref capacity.PodRef, eventType, reason, note string) {
-	queue := p.queue
-	if eventType == corev1.EventTypeWarning {
-		queue = p.warnings
-	}
-	select {
-	case queue <- podEvent{ref, eventType, reason, note}:
-	default:
-	}
-}
-
-// Run writes events until ctx ends.
-func (p *PacedRecorder) Run(ctx context.Context) {
-	for {
-		e, ok := p.next(ctx)
-		if !ok || p.limit.Wait(ctx) != nil {
-			return
-		}
-		obj := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: e.ref.Namespace, Name: e.ref.Name, UID: e.ref.UID}
-		p.recorder.Eventf(obj, nil, e.eventType, e.reason, "Provisioning", "%s", short(e.note))
-	}
-}
-
-// next waits for an event and returns false when ctx has ended.
-func (p *PacedRecorder) next(ctx context.Context) (podEvent, bool) {
-	select {
-	case e := <-p.warnings:
-		return e, true
-	default:
-	}
-	select {
-	case <-ctx.Done():
-		return podEvent{}, false
-	case e := <-p.warnings:
-		return e, true
-	case e := <-p.queue:
-		return e, true
-	}
-}
-
-// short turns a note into one line below the API's limit of 1,024 bytes.
-func short(note string) string {
-	const limit = 1000
-	note = objects.OneLine(note)
-	if len(note) > limit {
-		return strings.ToValidUTF8(note[:limit], "") + " ..."
-	}
-	return note
 }

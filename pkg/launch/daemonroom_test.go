@@ -85,7 +85,7 @@ func TestDaemonsThatShrinkGivePodsAnotherChance(t *testing.T) {
 	w := newWorld(t)
 	w.daemons = []*capacity.DaemonSet{{Namespace: "d", Name: "logs"}}
 	w.build()
-	w.parts.planning.planner = crowded{}
+	w.planner = crowded{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -10,13 +10,14 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // delays reports why launches fail that are tried again. Safe for concurrent use.
 type delays struct {
 	claims   *claimCache
 	calls    *calls
-	refusals *refusals
+	refusals *provisioning.Refusals
 
 	mu     sync.Mutex
 	byPool map[string]string // as last reported
@@ -46,7 +47,7 @@ func (d *delays) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims 
 	}
 	*told = delay(why)
 	for _, c := range claims {
-		d.refusals.tellPods(c.Name, reasonLaunchDelayed, fmt.Sprintf("node %s is not launched yet, and is tried again: %s", c.Name, why))
+		d.refusals.TellPods(c.Name, reasonLaunchDelayed, fmt.Sprintf("node %s is not launched yet, and is tried again: %s", c.Name, why))
 	}
 	d.mu.Lock()
 	news := d.byPool[rec.Pool] != why

@@ -1,7 +1,6 @@
-// Package launch turns demand into nodes: its Launcher waits until a burst settles, takes a view of the cluster, plans, has the plan verified
-// by the scheduler's own filters, writes NodeClaims, launches instances in launch batches, creates the Node objects ahead of their
-// kubelets, and opens the gates of the pods that were planned for them.
+// Package launch carries plans out: it writes NodeClaims, launches instances in launch batches, creates the Node objects ahead of their
+// kubelets, and takes over what an earlier leader left. It also keeps static pools at their size and launches standalone NodeClaims.
 //
-// It owns every goroutine and every retry of a launch, and carries out the ledger's effects (pkg/reservations). It does not decide what to buy
-// (pkg/capacity), does not know how to buy it (pkg/aws), and ends nothing but its own failed launches (see pkg/lifecycle).
+// Its Launcher runs the goroutines of this package and those of pkg/provisioning, which decides what to launch. It does not know how an
+// instance is launched (pkg/aws), and ends nothing but its own failed launches (see pkg/lifecycle).
 package launch

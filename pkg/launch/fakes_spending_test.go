@@ -100,6 +100,6 @@ func metric(t *testing.T, name, pool, state string) (value float64, there bool) 
 
 // plans runs a round of the planner and what follows it.
 func (w *world) plans() {
-	w.parts.Rounds.round(w.t.Context())
+	w.parts.Rounds.Round(w.t.Context())
 	w.settled()
 }

@@ -79,6 +79,7 @@ type world struct {
 	// maxInFlight is how many claims may be in flight; zero: 100.
 	maxInFlight int
 	planner     provisioning.Planner
+	gangs       provisioning.Gangs // nil: no plugin handles groups
 	leaders     int64
 	// replicas is how many nodes the pool wants, if it is static; stale is the number in a cache that is behind; unseen are claims that the
 	// cache doesn't show.
@@ -127,8 +128,8 @@ func (w *world) build() {
 	}
 	w.informers, w.namespaces = f, f.Core().V1().Namespaces().Informer().GetStore()
 	w.parts = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
-		Clock: w.clock, Reservations: w.reservations, Cloud: w, Claims: w, World: w, Recheck: w, Planner: w.planner, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
-		Pending: pods, Owners: owners, Spending: guarding, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
+		Clock: w.clock, Reservations: w.reservations, Cloud: w, Claims: w, World: w, Recheck: w, Planner: current{w}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
+		Pending: pods, Owners: owners, Spending: guarding, Gangs: w.gangs, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
 	w.launcher, w.pending, w.spending = w.parts.Launcher, pods, guarding
 	for _, n := range w.nodes {
@@ -693,6 +694,13 @@ func (w *world) Pod(ref capacity.PodRef, _, reason, note string) {
 
 // plain packs pods of one CPU first-fit on existing nodes, then on large new nodes, or small ones if large ones are unavailable.
 type plain struct{}
+
+// current is the planner that the world has now.
+type current struct{ w *world }
+
+func (c current) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
+	return c.w.planner.Plan(v, opts)
+}
 
 func (plain) Plan(v *capacity.View, _ capacity.Options) *capacity.Plan {
 	p := &capacity.Plan{}

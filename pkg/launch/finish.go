@@ -94,7 +94,7 @@ func (f *finisher) finishNode(ctx context.Context, c *capacity.Claim, inst capac
 			return
 		}
 	}
-	if now := f.claims.claim(c.Name); now == nil || now.UID != c.UID {
+	if now := f.claims.Current(c.Name); now == nil || now.UID != c.UID {
 		f.ownerless(ctx, c, inst)
 		return
 	} else if now.Deleting {
@@ -131,7 +131,7 @@ func (f *finisher) finishNode(ctx context.Context, c *capacity.Claim, inst capac
 // ownerless ends an instance whose claim was deleted while it was launching. The claim's finalizer normally keeps the claim until its
 // instance has ended; if the claim is already gone, ending the instance is up to us.
 func (f *finisher) ownerless(ctx context.Context, c *capacity.Claim, inst capacity.Instance) {
-	if now := f.claims.claim(c.Name); now == nil || now.UID == c.UID {
+	if now := f.claims.Current(c.Name); now == nil || now.UID == c.UID {
 		f.events.ClaimGone(c.Name, "its NodeClaim was deleted while it was launching")
 	}
 	f.end(ctx, inst)

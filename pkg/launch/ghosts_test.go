@@ -83,7 +83,7 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 			l.Refuse([]types.UID{"u0", "u1"}, "no", false, now)
 			l.Reopen(now)
 		})
-		waiting, _ := w.parts.gatherer.gather(t.Context())
+		waiting, _ := w.parts.demand.Gatherer.Gather(t.Context())
 		return waiting
 	}
 	if got := again(); len(got) != 2 || got[0].Class.Key != got[1].Class.Key {
@@ -107,7 +107,7 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 		t.Errorf("want the pod that can't be planned for let go: %v", got)
 	}
 	w.reservations.Submit(capacity.RefOf(tolerant), want)
-	if got, _ := w.parts.gatherer.gather(t.Context()); len(got) != 2 {
+	if got, _ := w.parts.demand.Gatherer.Gather(t.Context()); len(got) != 2 {
 		t.Errorf("it has come again, and has to wait: %v", got)
 	}
 }
@@ -130,7 +130,7 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	w.pending.Handler().OnUpdate(w.pod(1), tolerant)
 	w.pending.Handler().OnDelete(w.pod(0)) // its capacity is released
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
-	if got, _ := w.parts.gatherer.gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
+	if got, _ := w.parts.demand.Gatherer.Gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
 		t.Errorf("want it as it has become: %v", got)
 	}
 	plain := w.pod(1)
@@ -141,7 +141,7 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 		l.Reopen(now)
 	})
 	w.reservations.Submit(capacity.RefOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
-	if got, _ := w.parts.gatherer.gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
+	if got, _ := w.parts.demand.Gatherer.Gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
 		t.Errorf("want it as its cycle said: %v", got)
 	}
 }
@@ -160,7 +160,9 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 		t.Fatal(why)
 	}
 	c.Step(time.Minute)
-	w.parts.effects.later()
+	for _, d := range w.reservations.Due() {
+		w.reservations.SubmitUnassumed(d.Ref, d.Class)
+	}
 	w.reservations.SubmitUnassumed(capacity.RefOf(pod), class)
 	w.reservations.SubmitUnknown(capacity.RefOf(pod), class)
 	if n := len(w.queued()); n > 0 {
@@ -175,9 +177,9 @@ func (gangOfTwo) Min(pending.Group) (int, bool) { return 2, true }
 // A gang that can't be placed backs off: otherwise each of its members would cause another plan for all of them.
 func TestRefusedGangRests(t *testing.T) {
 	w := newWorld(t)
+	w.gangs = gangOfTwo{}
 	w.build()
 	m := w.parts
-	m.gangs.plugin = gangOfTwo{}
 	w.capacity["small"], w.capacity["large"] = 0, 0
 	for i := range 2 {
 		pod := w.pod(i)
@@ -186,8 +188,14 @@ func TestRefusedGangRests(t *testing.T) {
 		c, _ := w.pending.Classes.Class(pod)
 		w.reservations.Submit(capacity.RefOf(pod), c)
 	}
-	m.Rounds.round(t.Context())
-	if len(m.gangs.pauses) == 0 {
+	m.Rounds.Round(t.Context())
+	for i := range 2 { // each member has failed in a scheduling cycle of its own
+		pod := w.pod(i)
+		pod.Labels = map[string]string{pending.LabelGroup: "g"}
+		c, _ := w.pending.Classes.Class(pod)
+		w.reservations.Submit(capacity.RefOf(pod), c)
+	}
+	if _, gangs := m.demand.Gatherer.Gather(t.Context()); len(gangs) > 0 {
 		t.Error("nothing keeps it from being planned for again at once")
 	}
 }
@@ -210,13 +218,13 @@ func TestVictimsThatNeverEnd(t *testing.T) {
 	w.pending.Handler().OnAdd(pod, false)
 	class, _ := w.pending.Classes.Class(pod)
 	w.reservations.Submit(capacity.RefOf(pod), class)
-	if waiting, _ := m.gatherer.gather(t.Context()); len(waiting) > 0 {
+	if waiting, _ := m.demand.Gatherer.Gather(t.Context()); len(waiting) > 0 {
 		t.Error("planned for while its victim ends")
 	}
 	for range 2 {
-		c.Step(nomineePatience + time.Second)
+		c.Step(31 * time.Second)
 		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
-		if waiting, _ := m.gatherer.gather(t.Context()); len(waiting) > 0 {
+		if waiting, _ := m.demand.Gatherer.Gather(t.Context()); len(waiting) > 0 {
 			return
 		}
 	}
@@ -234,7 +242,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 		"it ends late, and the room is no use":    {deleted: 8 * time.Second, gone: 20 * time.Second, planned: 45 * time.Second},
 		"it ends late, and takes its time":        {deleted: 8 * time.Second, planned: 45 * time.Second},
 		"it is never deleted":                     {planned: 15 * time.Second},
-		"it ends at once, and the room is no use": {deleted: time.Nanosecond, gone: 10 * time.Second, planned: nomineePatience},
+		"it ends at once, and the room is no use": {deleted: time.Nanosecond, gone: 10 * time.Second, planned: 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -265,7 +273,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 					w.pending.Handler().OnDelete(going)
 				}
 				w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
-				if waiting, _ := m.gatherer.gather(t.Context()); len(waiting) > 0 {
+				if waiting, _ := m.demand.Gatherer.Gather(t.Context()); len(waiting) > 0 {
 					planned = at
 				}
 				c.Step(time.Second)
@@ -282,10 +290,10 @@ func TestFencedNodesTakeNobody(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	m := w.parts
-	m.planning.planner = planner.New()
+	w.planner = planner.New()
 	w.nodes["n"] = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelPool: "pool", labelRegistered: "true", labelInitialized: "true"}},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: taintDisrupted, Effect: corev1.TaintEffectNoSchedule}}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}},
 		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("10")}},
 	}
 	m.Nodes.NodeCached(w.nodes["n"])
@@ -322,8 +330,7 @@ func nothingIsPlannedOn(t *testing.T, w *world, node string) {
 		t.Fatal(err)
 	}
 	w.reservations.Submit(capacity.RefOf(pod), class)
-	waiting, gangs := m.gatherer.gather(t.Context())
-	_, plan, err := m.planning.decide(t.Context(), waiting, gangs, nil)
+	_, plan, err := m.Rounds.Propose(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

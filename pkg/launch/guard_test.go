@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -144,7 +143,7 @@ func TestClaimThatHasGoneIsNotRemembered(t *testing.T) {
 	w.parts.slots.recordSlots(t.Context(), "c", []capacity.Slot{{Order: 1}})
 	<-told
 	w.parts.claims.keep(&capacity.Claim{Name: "c"}) // a late answer
-	if c := w.parts.claims.claim("c"); c != nil {
+	if c := w.parts.claims.Current("c"); c != nil {
 		t.Errorf("remembered: %+v", c)
 	}
 }
@@ -211,16 +210,6 @@ func TestLaunchIsRecordedOnce(t *testing.T) {
 	defer w.mu.Unlock()
 	if n := w.calls["RecordLaunched"]; n != 1 {
 		t.Errorf("recorded %d times", n)
-	}
-}
-
-func TestNotesAreOneShortLine(t *testing.T) {
-	err := errors.Join(errors.New("instance i-1 has not shown its name"), context.DeadlineExceeded)
-	if got, want := short(err.Error()), "instance i-1 has not shown its name; context deadline exceeded"; got != want {
-		t.Errorf("note %q, want %q", got, want)
-	}
-	if got := short(strings.Repeat("ä", 600)); len(got) > 1024 || !strings.HasSuffix(got, "ä ...") {
-		t.Errorf("a long note becomes %d bytes ending in %q", len(got), got[len(got)-10:])
 	}
 }
 

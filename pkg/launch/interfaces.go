@@ -76,14 +76,6 @@ type ClaimLog interface {
 	TellClaim(name, eventType, reason, note string)
 }
 
-// World is the scheduler's view of the cluster and its real filters. Only one goroutine may use it at a time.
-type World interface {
-	Refresh(ctx context.Context) error
-	// Nodes returns the snapshot's nodes, each as decorate returns it.
-	Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node
-	Verify(ctx context.Context, t capacity.Trial) ([]capacity.Rejection, error)
-}
-
 // NodeBuilder builds Node objects: the one created ahead of the kubelet, and the hypothetical one for the filters.
 type NodeBuilder interface {
 	NodeFor(c *capacity.Claim, inst capacity.Instance, declaredFeatures []string) *corev1.Node
@@ -100,14 +92,4 @@ type Cluster interface {
 	PodsOn(name string) []*corev1.Pod
 	// EndPod deletes a pod that no kubelet runs, without grace period. It returns nil if the pod is already gone.
 	EndPod(ctx context.Context, pod *corev1.Pod) error
-}
-
-// Queue puts pods whose gate has opened into the scheduling queue.
-type Queue interface {
-	Activate(pods []*corev1.Pod)
-}
-
-// Recorder writes events.
-type Recorder interface {
-	Pod(ref capacity.PodRef, eventType, reason, note string)
 }

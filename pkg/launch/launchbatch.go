@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
@@ -27,7 +28,7 @@ type batchLauncher struct {
 	cleanup      *cleanup
 	finisher     *finisher
 	ownership    *Ownership
-	triggers     *Triggers
+	triggers     *provisioning.Triggers
 	calls        *calls
 	scarce       scarcity
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
@@ -23,7 +24,7 @@ func TestBudgetOfDollars(t *testing.T) {
 	}
 	w.notes = nil
 	for range 3 {
-		w.parts.verdicts.tendSpending(t.Context())
+		w.parts.demand.Verdicts.Tend(t.Context())
 	}
 	want := []string{"pool condition all nodes together cost at most $4.50 an hour (maxDollarsPerHour)",
 		"pool BudgetReached no more nodes are launched for now: all nodes together cost at most $4.50 an hour (maxDollarsPerHour)"}
@@ -32,7 +33,7 @@ func TestBudgetOfDollars(t *testing.T) {
 	}
 	w.notes = nil
 	c.Step(10 * time.Minute)
-	w.parts.verdicts.tendSpending(t.Context())
+	w.parts.demand.Verdicts.Tend(t.Context())
 	if want := []string{"pool condition ", "pool BudgetFree no budget keeps nodes from being bought any more"}; !slices.Equal(w.notes, want) {
 		t.Errorf("the pool is told %q, want %q", w.notes, want)
 	}
@@ -46,8 +47,8 @@ func TestBudgetCountsWhatIsNotWrittenYet(t *testing.T) {
 		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: capacity.RefOf(w.pod(0)), Node: n.ID}}}
 	}
 	a, b := n(), n()
-	w.parts.purchases.reserve(a, 0, buying{})
-	w.parts.purchases.reserve(b, 0, buying{})
+	w.parts.purchases.Reserve(a, 0, provisioning.Terms{})
+	w.parts.purchases.Reserve(b, 0, provisioning.Terms{})
 	if len(a.Nodes) != 1 || len(b.Nodes) != 0 {
 		t.Errorf("%d and %d nodes bought for $2 each, of $3", len(a.Nodes), len(b.Nodes))
 	}

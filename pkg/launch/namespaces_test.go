@@ -31,8 +31,8 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 	w := newWorld(t)
 	w.selector = labels.SelectorFromSet(labels.Set{"nodes": "yes"})
 	w.others = []string{"theirs"}
+	w.gangs = someGangs{}
 	w.build()
-	w.parts.gangs.plugin = someGangs{}
 	for _, ns := range []*corev1.Namespace{namespace("yes", labels.Set{"nodes": "yes"}), namespace("no", labels.Set{"nodes": "no"}), namespace("bare", nil)} {
 		if err := w.namespaces.Add(ns); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestOnlySelectedNamespacesAreDemand(t *testing.T) {
 			want[ns+"/"+kind] = ns == "yes"
 		}
 	}
-	waiting, gangs := w.parts.gatherer.gather(t.Context())
+	waiting, gangs := w.parts.demand.Gatherer.Gather(t.Context())
 	got := map[string]bool{}
 	for uid := range want {
 		got[uid] = false
@@ -117,8 +117,10 @@ func TestOnlySelectedNamespacesAreReplaced(t *testing.T) {
 	if ready, why := w.parts.Replacements.Replace("n", []*corev1.Pod{pod}, nil); ready || !strings.Contains(why, "pod d/p0: no node may be launched for pods of namespace") {
 		t.Errorf("ready %v, %q", ready, why)
 	}
-	if wanted, _ := w.parts.Replacements.successors([]*corev1.Pod{pod}); len(wanted) > 0 {
-		t.Errorf("room is wanted for %v", wanted)
+	select {
+	case <-w.parts.Triggers.Demand():
+		t.Error("capacity is to be planned for it")
+	default:
 	}
 }
 

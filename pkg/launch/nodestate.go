@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
@@ -25,19 +26,18 @@ type NodeTracker struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
 	spending     *spending.Guard
-	triggers     *Triggers
+	triggers     *provisioning.Triggers
 	states       nodeStates
 	live         atomic.Bool // Run has begun: the ledger hears of claims and nodes
 }
 
-// Labels that show how far a managed node's lifecycle has come, and the taint of a node that is being disrupted.
+// Labels that show how far a managed node's lifecycle has come.
 const (
 	labelPool        = capacity.LabelNodePool
 	labelRegistered  = capacity.LabelRegistered
 	labelInitialized = capacity.LabelInitialized
 
-	taintDisrupted = "karpenter.sh/disrupted"
-	doNotDisrupt   = "karpenter.sh/do-not-disrupt"
+	doNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
 // nodeStates joins a Node with its CSINode and the storage capacity that drivers publish for it into the status that the ledger needs. The
@@ -199,7 +199,7 @@ func (tr *NodeTracker) Close(name, providerID string) (bindsInFlight bool) {
 
 // tainted reports to Claims that a new node got a taint that keeps its pods off, unless its claim declares the taint.
 func (tr *NodeTracker) tainted(t ledger.Tainted) {
-	c := tr.claims.claim(t.Claim)
+	c := tr.claims.Current(t.Claim)
 	if c == nil || c.Pool == "" || slices.ContainsFunc(slices.Concat(c.Taints, c.StartupTaints), func(d corev1.Taint) bool { return d.MatchTaint(&t.Taint) }) {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
@@ -37,7 +38,7 @@ type standalone struct {
 	finisher  *finisher
 	cleanup   *cleanup
 	ownership *Ownership
-	triggers  *Triggers
+	triggers  *provisioning.Triggers
 	calls     *calls
 	options   capacity.Options
 }
@@ -78,7 +79,7 @@ func (s *standalone) serveOrders(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.triggers.ordered:
+		case <-s.triggers.StandaloneClaims():
 			open = true
 		case <-tick.C():
 		}
@@ -92,7 +93,7 @@ func (s *standalone) takeOrders(ctx context.Context) (open bool) {
 			continue
 		}
 		open = true
-		if s.ownership.hold() == "" && s.claims.Problem() == "" && s.orders.begin(c) {
+		if s.ownership.Hold() == "" && s.claims.Problem() == "" && s.orders.begin(c) {
 			s.calls.wg.Go(func() {
 				if err := panics.Catch(ctx, "launch", func() error {
 					s.order(ctx, c)
@@ -176,7 +177,7 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 			daemons = append(daemons, d)
 		}
 	}
-	s.batches.inFlight(&own, template(n), daemonRoom(daemons))
+	s.batches.inFlight(&own, template(n), provisioning.DaemonRequests(daemons))
 	w := &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, claims: []*capacity.Claim{&own}, purpose: capacity.ForOrder}
 	if c.LaunchBatch != nil {
 		w.attempt, w.first = c.LaunchBatch.Attempt, c.LaunchBatch.Attempt

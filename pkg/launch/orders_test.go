@@ -353,10 +353,10 @@ func TestNothingIsPlannedBeforeTheirNodesAreTakenOver(t *testing.T) {
 	w.build()
 	w.submit(2)
 	w.parts.Ownership.HoldChanged()
-	w.parts.Rounds.round(t.Context())
+	w.parts.Rounds.Round(t.Context())
 	w.exactly(0)
 	select {
-	case <-w.parts.Triggers.plan:
+	case <-w.parts.Triggers.Demand():
 	default:
 		t.Error("the planner doesn't look again")
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
@@ -15,13 +16,13 @@ import (
 type Ownership struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
-	gatherer     *gatherer
-	refusals     *refusals
+	gatherer     *provisioning.Gatherer
+	refusals     *provisioning.Refusals
 	cleanup      *cleanup
-	triggers     *Triggers
+	triggers     *provisioning.Triggers
 	calls        *calls
 
-	hold     func() string // why nothing may be launched because another controller owns nodes and claims; "" otherwise
+	holds    func() string // as Hold
 	wasHeld  atomic.Bool   // another controller has owned nodes and claims since they were last read
 	troubled atomic.Bool   // demand was refused because the intent log is broken
 }
@@ -29,27 +30,41 @@ type Ownership struct {
 // holdPoll is how often to check whether another controller still owns nodes and claims.
 const holdPoll = time.Second
 
+// Hold returns why nothing may be launched because another controller owns nodes and claims, or "".
+func (o *Ownership) Hold() string { return o.holds() }
+
+// LogBroken hears that demand was refused because the intent log is broken. It is planned for again once that is over.
+func (o *Ownership) LogBroken() { o.troubled.Store(true) }
+
+// lookAtLog has demand planned for again that was refused because the intent log was broken, once it isn't.
+func (o *Ownership) lookAtLog() {
+	if o.troubled.Load() && o.claims.Problem() == "" {
+		o.troubled.Store(false)
+		o.triggers.Changed()
+	}
+}
+
 // HoldChanged hears that another controller has begun or ceased to own nodes and claims.
 func (o *Ownership) HoldChanged() {
 	o.wasHeld.Store(true)
 	o.triggers.Changed()
 }
 
-// takesOver reports whether another controller owned nodes and claims until now, and what it has launched hasn't been taken over (readopt).
+// TakesOver reports whether another controller owned nodes and claims until now, and what it has launched hasn't been taken over (readopt).
 // Nothing may be planned before, because it would be bought a second time; the planner looks again at once.
-func (o *Ownership) takesOver() bool {
+func (o *Ownership) TakesOver() bool {
 	if !o.wasHeld.Load() {
 		return false
 	}
-	o.triggers.replan()
+	o.triggers.Replan()
 	return true
 }
 
 // free waits until no other controller owns nodes and claims. Pods that need capacity meanwhile are refused with the reason.
 func (o *Ownership) free(ctx context.Context) bool {
-	for why := o.hold(); why != ""; why = o.hold() {
-		if waiting, _ := o.gatherer.gather(ctx); len(waiting) > 0 {
-			o.refuseHeld(ctx, uidsOf(waiting), why)
+	for why := o.Hold(); why != ""; why = o.Hold() {
+		if waiting, _ := o.gatherer.Gather(ctx); len(waiting) > 0 {
+			o.RefuseHeld(ctx, provisioning.UIDsOf(waiting), why)
 		}
 		if !o.calls.sleep(ctx, holdPoll) {
 			return false
@@ -58,17 +73,17 @@ func (o *Ownership) free(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// refuseHeld refuses pods while launches are paused. They are planned for again when that is over (Changed), not before.
-func (o *Ownership) refuseHeld(ctx context.Context, uids []types.UID, why string) {
-	o.refusals.refuse(ctx, uids, "nothing can be launched: "+why, false)
-	if o.hold() == "" {
+// RefuseHeld refuses pods while launches are paused. They are planned for again when that is over (Changed), not before.
+func (o *Ownership) RefuseHeld(ctx context.Context, uids []types.UID, why string) {
+	o.refusals.Refuse(ctx, uids, "nothing can be launched: "+why, false)
+	if o.Hold() == "" {
 		o.triggers.Changed() // it was over before they were refused
 	}
 }
 
 // pause waits until no other controller owns nodes and claims, and reports whether it had to wait.
 func (o *Ownership) pause(ctx context.Context) (waited bool) {
-	for o.hold() != "" && o.calls.sleep(ctx, holdPoll) {
+	for o.Hold() != "" && o.calls.sleep(ctx, holdPoll) {
 		waited = true
 	}
 	return waited
@@ -77,7 +92,7 @@ func (o *Ownership) pause(ctx context.Context) (waited bool) {
 // held fails the claims of a launch batch whose next call must not be made because another controller owns nodes and claims now. Their pods
 // learn the reason when they are planned for again.
 func (o *Ownership) held(ctx context.Context, w *batch) bool {
-	why := o.hold()
+	why := o.Hold()
 	if why != "" {
 		o.cleanup.fail(ctx, w.claims, "HeldBack", why, true)
 	}
@@ -96,11 +111,11 @@ func (o *Ownership) readLog(ctx context.Context) bool {
 		case ok := <-read:
 			// Pods that were gated meanwhile still wait for their plan.
 			o.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
-			o.triggers.replan()
+			o.triggers.Replan()
 			return ok
 		case <-patience.C():
-			impatient = o.triggers.plan
-			o.triggers.replan()
+			impatient = o.triggers.Demand()
+			o.triggers.Replan()
 		case <-impatient:
 			o.unread(ctx)
 		}
@@ -110,7 +125,7 @@ func (o *Ownership) readLog(ctx context.Context) bool {
 // unread refuses the waiting pods because the log can't be read. Nothing may be planned without it, not even when the claims are there and
 // only pools or classes are missing: what an earlier leader launched has not been resumed yet.
 func (o *Ownership) unread(ctx context.Context) {
-	waiting, _ := o.gatherer.gather(ctx)
+	waiting, _ := o.gatherer.Gather(ctx)
 	if len(waiting) == 0 {
 		return
 	}
@@ -118,5 +133,5 @@ func (o *Ownership) unread(ctx context.Context) {
 	if why == "" {
 		why = "not all of the pools, node classes and overlays have been read yet"
 	}
-	o.refusals.refuse(ctx, uidsOf(waiting), "nothing can be launched: "+why, true)
+	o.refusals.Refuse(ctx, provisioning.UIDsOf(waiting), "nothing can be launched: "+why, true)
 }

@@ -23,7 +23,7 @@ func TestARoundBuysWhatWasProposed(t *testing.T) {
 	const pods = 9 // all exist before the Launcher runs, in the order of their UIDs: one burst
 	w := newWorld(t)
 	w.build()
-	w.parts.planning.planner = planner.New()
+	w.planner = planner.New()
 	w.submit(pods)
 	_, plan, err := w.parts.Rounds.Propose(t.Context())
 	if err != nil {
@@ -46,7 +46,7 @@ func TestARoundBuysWhatWasProposed(t *testing.T) {
 	}
 
 	w.build()
-	w.parts.planning.planner = planner.New()
+	w.planner = planner.New()
 	w.submit(pods)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

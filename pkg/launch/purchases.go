@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -27,7 +28,7 @@ type purchases struct {
 	spending     *spending.Guard // nil: there is no guard
 	namer        *namer
 	clock        clock.PassiveClock
-	relief       *relief
+	relief       *provisioning.Relief
 	maxInFlight  int // caps the claims that are not initialized yet; 0: any number
 
 	// mu is held from asking the spending guard until it has recorded what is bought, so that no two goroutines buy the same probe or
@@ -35,13 +36,13 @@ type purchases struct {
 	mu sync.Mutex
 }
 
-// reserve makes the claims of a plan's nodes, by node ID, and counts them against the limits of their pools. It removes from the plan the
+// Reserve makes the claims of a plan's nodes, by node ID, and counts them against the limits of their pools. It removes from the plan the
 // nodes that can't be bought: those that exceed the number of claims in flight, and those whose pool has less left of its limits than when
 // the plan was made, because others have used it or the limit was lowered.
-func (b *purchases) reserve(plan *capacity.Plan, inFlight int, how buying) map[string]*capacity.Claim {
+func (b *purchases) Reserve(plan *capacity.Plan, inFlight int, terms provisioning.Terms) map[string]*capacity.Claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.admit(plan, how)
+	b.admit(plan, terms)
 	if over := len(plan.Nodes) + inFlight - b.maxInFlight; b.maxInFlight > 0 && over > 0 {
 		why := fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", inFlight, b.maxInFlight)
 		out := map[string]capacity.Removal{}
@@ -49,7 +50,7 @@ func (b *purchases) reserve(plan *capacity.Plan, inFlight int, how buying) map[s
 			out[n.ID] = capacity.Removal{Message: why}
 		}
 		without(plan, out)
-		b.relief.crowded()
+		b.relief.Crowded()
 	}
 	claims := map[string]*capacity.Claim{}
 	var all []*capacity.Claim
@@ -62,7 +63,7 @@ func (b *purchases) reserve(plan *capacity.Plan, inFlight int, how buying) map[s
 	for i, err := range b.claims.Reserve(all...) {
 		if err != nil {
 			out[plan.Nodes[i].ID] = capacity.Removal{Message: err.Error()}
-			b.relief.limited(plan.Nodes[i].Pool.Name)
+			b.relief.Limited(plan.Nodes[i].Pool.Name)
 		}
 	}
 	if len(out) > 0 {
@@ -75,7 +76,7 @@ func (b *purchases) reserve(plan *capacity.Plan, inFlight int, how buying) map[s
 			}
 		}
 	}
-	b.purchase(plan, claims, how)
+	b.purchase(plan, claims, terms)
 	return claims
 }
 

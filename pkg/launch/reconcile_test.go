@@ -33,7 +33,7 @@ func TestPodThatWasReplacedIsNoDemandAnyMore(t *testing.T) {
 	if n := w.pending.Created("rs"); n != 2 {
 		t.Errorf("its owner has %d pods, want 2", n)
 	}
-	waiting, _ := w.parts.gatherer.gather(t.Context())
+	waiting, _ := w.parts.demand.Gatherer.Gather(t.Context())
 	for _, p := range waiting {
 		if p.Ref.UID == old.UID {
 			t.Error("the pod that is gone is planned for")

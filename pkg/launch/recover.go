@@ -14,24 +14,25 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // recovery takes up what an earlier leader left, once before anything is planned, and again when another controller has owned the nodes.
 type recovery struct {
-	claims       *claimCache
-	reservations *reservations.Ledger
-	restorer     *restorer
-	resumption   *resumption
-	spending     *spending.Guard
-	daemonRooms  *daemonRooms
-	orders       *orderBook
-	finisher     *finisher
-	tracker      *NodeTracker
-	cleanup      *cleanup
-	ownership    *Ownership
-	calls        *calls
+	claims         *claimCache
+	reservations   *reservations.Ledger
+	restorer       *restorer
+	resumption     *resumption
+	spending       *spending.Guard
+	daemonCapacity *provisioning.DaemonCapacity
+	orders         *orderBook
+	finisher       *finisher
+	tracker        *NodeTracker
+	cleanup        *cleanup
+	ownership      *Ownership
+	calls          *calls
 }
 
 // restorer puts the nodes and reservations that claims record back into the ledger.
@@ -83,7 +84,7 @@ func (r *recovery) recover(ctx context.Context, done func()) {
 			}
 		}
 	}
-	missing := r.daemonRooms.missingDaemons(ctx)
+	missing := r.daemonCapacity.Missing(ctx)
 	var restored []ledger.Restored
 	pending := map[string][]*capacity.Claim{} // token -> claims without instance
 	var drop, finish []*capacity.Claim
@@ -195,7 +196,9 @@ func (r *restorer) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons [
 	}
 	n.Free = n.Allocatable.Clone()
 	n.Boot = bootsAs(c.Pool, c.NodeClass, n)
-	r.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.RecoverNode(c.Name, n, daemonRoom(daemons), now) })
+	r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+		l.RecoverNode(c.Name, n, provisioning.DaemonRequests(daemons), now)
+	})
 	var out []ledger.Restored
 	for _, s := range c.Slots {
 		pod := r.pending.Get(s.Pod.UID)
@@ -372,7 +375,7 @@ func (b *batchLauncher) batchOwners(rec *capacity.LaunchBatch, waiting, before [
 		here[c.Name] = c
 	}
 	for _, name := range rec.Claims {
-		c, now := here[name], b.claims.claim(name)
+		c, now := here[name], b.claims.Current(name)
 		if now != nil && (c == nil && (now.Deleting || now.ProviderID != "") || c != nil && now.UID == c.UID) {
 			c = now
 		}
@@ -385,13 +388,13 @@ func (b *batchLauncher) batchOwners(rec *capacity.LaunchBatch, waiting, before [
 	return capacity.InstanceOwnersOf(claims)
 }
 
-// readopt takes over what another controller has launched while it owned nodes and claims: nodes in flight that pods may be planned on, so
+// Readopt takes over what another controller has launched while it owned nodes and claims: nodes in flight that pods may be planned on, so
 // that nothing is bought for them a second time.
-func (r *recovery) readopt(ctx context.Context) {
-	if r.ownership.hold() != "" || !r.ownership.wasHeld.Swap(false) {
+func (r *recovery) Readopt(ctx context.Context) {
+	if r.ownership.Hold() != "" || !r.ownership.wasHeld.Swap(false) {
 		return
 	}
-	missing := r.daemonRooms.missingDaemons(ctx)
+	missing := r.daemonCapacity.Missing(ctx)
 	for _, c := range r.claims.Claims() {
 		known := false
 		r.reservations.Read(func(l ledger.Reader) { known = l.Has(c.Name) })

@@ -54,7 +54,7 @@ func (f *finisher) nodeRefused(ctx context.Context, c *capacity.Claim, node *cor
 		return true, 0
 	}
 	names := f.tracker.states.ofMachine(node.Spec.ProviderID)
-	if now := f.claims.claim(c.Name); now != nil && now.Registered || slices.ContainsFunc(names, func(name string) bool { return name != node.Name }) {
+	if now := f.claims.Current(c.Name); now != nil && now.Registered || slices.ContainsFunc(names, func(name string) bool { return name != node.Name }) {
 		logger.V(2).Info("The kubelet registered under another name than that of the refused Node", "node", node.Name, "nodeClaim", c.Name, "nodes", names)
 		return false, 0
 	}

@@ -7,12 +7,14 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // early is a planner that sees nothing to buy the first time, while pools change.
 type early struct {
-	triggers     *Triggers
+	triggers     *provisioning.Triggers
 	reservations *reservations.Ledger
 	plans        int
 }
@@ -21,8 +23,11 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 	if e.plans++; e.plans > 1 {
 		return plain{}.Plan(v, opts)
 	}
-	// This is what serve does on a change, here before the plan has refused any pod.
-	e.triggers.changes.Add(1)
+	// Effects hears of a change, here before the plan has refused any pod.
+	e.triggers.Changed()
+	_ = wait.PollUntilContextTimeout(context.Background(), time.Millisecond, 20*time.Second, true, func(context.Context) (heard bool, _ error) {
+		return len(e.triggers.OfferingsChanged()) == 0, nil
+	})
 	e.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Reopen(now) })
 	out := &capacity.Plan{}
 	for _, d := range v.Demand {
@@ -36,7 +41,7 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 func TestPoolsThatBecomeReadyWhileAPlanIsMade(t *testing.T) {
 	w := newWorld(t)
 	w.build()
-	w.parts.planning.planner = &early{triggers: w.parts.Triggers, reservations: w.reservations}
+	w.planner = &early{triggers: w.parts.Triggers, reservations: w.reservations}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
@@ -90,9 +91,6 @@ func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {
 		t.Errorf("%d instances, want 2: nothing more was needed", n)
 	}
 	w.parts.Replacements.Forget(old)
-	if len(w.parts.Replacements.moves) > 0 {
-		t.Error("something is remembered")
-	}
 }
 
 // Existing free capacity is used, and nothing bought.
@@ -106,7 +104,7 @@ func TestRoomThatIsThere(t *testing.T) {
 	if ready, _ := w.parts.Replacements.Replace(old, pods, nil); ready {
 		t.Fatal("ready before anything was planned")
 	}
-	w.parts.relocation.relocate(t.Context())
+	w.parts.plans.Relocation.Relocate(t.Context())
 	if ready, why := w.parts.Replacements.Replace(old, pods, nil); !ready {
 		t.Errorf("not ready: %s", why)
 	}
@@ -133,7 +131,7 @@ func TestRoomThatIsSoonGone(t *testing.T) {
 	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
 	w.parts.Replacements.Replace(old, pods, []string{"brief", old})
-	w.parts.relocation.relocate(t.Context())
+	w.parts.plans.Relocation.Relocate(t.Context())
 	if ready, why := w.parts.Replacements.Replace(old, pods, []string{"brief", old}); !ready {
 		t.Errorf("not ready: %s", why)
 	}
@@ -145,13 +143,21 @@ func TestRoomThatIsSoonGone(t *testing.T) {
 	}
 }
 
+// counting is a plain planner that counts its plans.
+type counting struct{ plans int }
+
+func (c *counting) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
+	c.plans++
+	return plain{}.Plan(v, opts)
+}
+
 // What can't be bought is reported, and tried again a few times, later each time.
 func TestRoomThatCantBeHad(t *testing.T) {
 	w := newWorld(t)
 	w.capacity["large"], w.capacity["small"] = 0, 0
+	clock, planner := testingclock.NewFakeClock(time.Now()), &counting{}
+	w.clock, w.planner = clock, planner
 	w.build()
-	clock := testingclock.NewFakeClock(time.Now())
-	w.parts.Replacements.clock = clock
 	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
 	var tries []time.Duration
@@ -161,11 +167,11 @@ func TestRoomThatCantBeHad(t *testing.T) {
 		if ready || len(tries) > 0 && !strings.Contains(why, "no offer") {
 			t.Fatalf("ready %v, reason %q", ready, why)
 		}
-		if len(w.parts.Replacements.movesDue()) > 0 {
+		before := planner.plans
+		w.parts.plans.Relocation.Relocate(t.Context())
+		if planner.plans > before {
 			tries = append(tries, clock.Since(begin))
-			w.parts.Replacements.moves[old].asked = true
 		}
-		w.parts.relocation.relocate(t.Context())
 		clock.Step(time.Second)
 	}
 	if diff := cmp.Diff([]time.Duration{0, 15 * time.Second, 45 * time.Second, 105 * time.Second}, tries); diff != "" {
@@ -184,11 +190,11 @@ func TestNothingIsPlannedWhileDraining(t *testing.T) {
 	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
 	w.parts.Replacements.Replace(old, pods, nil)
-	w.parts.relocation.relocate(t.Context())
+	w.parts.plans.Relocation.Relocate(t.Context())
 	w.until("a node", func() bool { return len(w.nodes) == 2 })
 	w.parts.Replacements.Keep(old)
 	w.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(old) })
-	w.parts.relocation.relocate(t.Context())
+	w.parts.plans.Relocation.Relocate(t.Context())
 	if held, _ := w.held(old); len(held) > 0 {
 		t.Errorf("planned for %v", held)
 	}
@@ -197,55 +203,4 @@ func TestNothingIsPlannedWhileDraining(t *testing.T) {
 func (w *world) held(node string) (held map[ledger.Successor]int, up int) {
 	w.reservations.Read(func(l ledger.Reader) { held, up = l.Held(node) })
 	return held, up
-}
-
-// What is reserved for one controller's pods is no capacity for another's.
-func TestMissing(t *testing.T) {
-	w := newWorld(t)
-	w.build()
-	_, pods := w.fullNode(4)
-	pods[3].OwnerReferences[0].UID = "other"
-	wanted, problem := w.parts.Replacements.successors(pods)
-	if problem != "" || len(missing(wanted, nil)) != 4 {
-		t.Fatalf("wanted %v, problem %q", wanted, problem)
-	}
-	held := map[ledger.Successor]int{}
-	for key := range wanted {
-		if key.Owner == "rs" {
-			held[key] = 2
-		}
-	}
-	if got := missing(wanted, held); len(got) != 2 {
-		t.Errorf("%d missing, want one of the three and the other's", len(got))
-	}
-}
-
-// A bound pod has labels of its node, which its successor will not have before it is bound; and pods of other schedulers have classes of
-// their own.
-func TestSuccessorsAreOfTheClassThatComes(t *testing.T) {
-	for _, others := range []bool{false, true} {
-		w := newWorld(t)
-		w.others = []string{"theirs"}
-		w.build()
-		_, pods := w.fullNode(1)
-		next := w.pod(2000)
-		if others {
-			pods[0].Spec.SchedulerName, next.Spec.SchedulerName = "theirs", "theirs"
-		}
-		want, err := w.pending.Classes.Class(next)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if pods[0].Labels == nil {
-			pods[0].Labels = map[string]string{}
-		}
-		pods[0].Labels[corev1.LabelTopologyZone], pods[0].Labels[corev1.LabelTopologyRegion] = "us-west-2a", "us-west-2"
-		wanted, _ := w.parts.Replacements.successors(pods)
-		if wanted[ledger.Successor{Owner: "rs", Class: want.Key}] == nil {
-			t.Errorf("other scheduler %v: room is made for %v, and class %s will come", others, wanted, want.Key)
-		}
-		if pods[0].Labels[corev1.LabelTopologyZone] == "" {
-			t.Error("the informer's pod was changed")
-		}
-	}
 }

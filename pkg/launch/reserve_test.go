@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // What the plan counts as free may have been used since: the pool's limit is checked once more when the plan is written to the ledger.
@@ -66,7 +67,7 @@ func TestReserve(t *testing.T) {
 			w.limits = tc.limits
 			w.build()
 			p := plan()
-			claims := w.parts.purchases.reserve(p, tc.inFlight, buying{})
+			claims := w.parts.purchases.Reserve(p, tc.inFlight, provisioning.Terms{})
 			var nodes, placed, refused []string
 			for _, n := range p.Nodes {
 				nodes = append(nodes, n.ID)

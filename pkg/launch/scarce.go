@@ -91,6 +91,6 @@ func (b *batchLauncher) one(ctx context.Context, w *batch) (others bool) {
 	for _, c := range w.claims {
 		b.cleanup.forget(c.Name)
 	}
-	b.triggers.recount()
+	b.triggers.Recount()
 	return false
 }

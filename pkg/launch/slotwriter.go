@@ -36,7 +36,7 @@ func (s *slotWriter) recordSlots(ctx context.Context, claim string, slots []capa
 
 // writeSlots writes the reservations once. If they have changed meanwhile, the next write queues behind those of other claims.
 func (s *slotWriter) writeSlots(ctx context.Context, claim string) {
-	if c := s.claims.claim(claim); c != nil {
+	if c := s.claims.Current(claim); c != nil {
 		if err := s.claims.RecordSlots(ctx, claim, c.Slots); err != nil {
 			// After a restart these pods are planned for anew, on the same node if it still has the capacity.
 			klog.FromContext(ctx).V(3).Info("Could not record the pods planned for a claim", "nodeClaim", claim, "err", err)

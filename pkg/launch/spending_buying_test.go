@@ -8,13 +8,8 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
-	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -164,7 +159,7 @@ func TestOneMachineProbesAllThatHoldsTheSamePods(t *testing.T) {
 		t.Fatalf("bought %v", got)
 	}
 	for range 3 {
-		w.parts.prober.probe(t.Context())
+		w.parts.plans.Probes.Probe(t.Context())
 		w.settled()
 		c.Step(30 * time.Second)
 	}
@@ -183,7 +178,7 @@ func TestProbeOverBudgetWaits(t *testing.T) {
 	w.opens(badPods, thrown)
 	w.submit(1)
 	w.plans()
-	w.parts.prober.probe(t.Context())
+	w.parts.plans.Probes.Probe(t.Context())
 	if got := w.spending.Due(); len(got) != 0 || len(w.bought()) != 0 {
 		t.Errorf("due again at once: %v; bought %v", got, w.bought())
 	}
@@ -198,9 +193,9 @@ func TestProbeIsBoughtOnce(t *testing.T) {
 		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: capacity.RefOf(w.pod(0)), Node: n.ID}}}
 	}
 	a, b := plan(), plan()
-	how := buying{lift: w.spending.Due()}
-	w.parts.purchases.reserve(a, 0, how)
-	w.parts.purchases.reserve(b, 0, how)
+	how := provisioning.Terms{Lifted: w.spending.Due()}
+	w.parts.purchases.Reserve(a, 0, how)
+	w.parts.purchases.Reserve(b, 0, how)
 	if len(a.Nodes) != 1 || len(b.Nodes) != 0 || len(b.Refused) != 1 {
 		t.Errorf("%d and %d nodes bought", len(a.Nodes), len(b.Nodes))
 	}
@@ -212,37 +207,13 @@ func TestReplacementIsHeld(t *testing.T) {
 	node, pods := w.fullNode(2)
 	w.opens(badImage, broken)
 	w.parts.Replacements.Replace(node, pods, nil)
-	w.parts.relocation.relocate(t.Context())
+	w.parts.plans.Relocation.Relocate(t.Context())
 	w.settled()
 	if got := w.bought(); len(got) != 0 {
 		t.Errorf("bought %v", got)
 	}
 	if ready, why := w.parts.Replacements.Replace(node, pods, nil); ready || why == "" {
 		t.Errorf("ready: %v, why: %q", ready, why)
-	}
-}
-
-// Gangs of a plan are probed together.
-func TestAProbeIsOnePodOrItsGang(t *testing.T) {
-	pods := map[types.UID]*corev1.Pod{}
-	var waiting []ledger.Waiting
-	for uid, group := range map[types.UID]string{"a1": "a", "a2": "a", "b1": "b", "x": ""} {
-		pods[uid] = &corev1.Pod{}
-		pods[uid].Namespace, pods[uid].UID, pods[uid].Labels = "d", uid, map[string]string{pending.LabelGroup: group}
-		waiting = append(waiting, ledger.Waiting{Ref: capacity.PodRef{UID: uid}})
-	}
-	get := func(uid types.UID) *corev1.Pod { return pods[uid] }
-	for uid, want := range map[types.UID]string{"x": "x", "a1": "a1 a2", "b1": "b1"} {
-		n := &capacity.PlannedNode{ID: "n"}
-		got, gang := aloneOn(&capacity.Plan{Placements: []capacity.Placement{{Node: "other", Pod: capacity.PodRef{UID: "b1"}}, {Node: "n", Pod: capacity.PodRef{UID: uid}}}}, n, waiting, get)
-		var uids []string
-		for _, w := range got {
-			uids = append(uids, string(w.Ref.UID))
-		}
-		slices.Sort(uids)
-		if strings.Join(uids, " ") != want || gang != (uid != "x") {
-			t.Errorf("%s: %v, gang: %v; want %s", uid, uids, gang, want)
-		}
 	}
 }
 
@@ -262,7 +233,7 @@ func TestNewImages(t *testing.T) {
 	for name, planner := range map[string]provisioning.Planner{"plain pods": plain{}, "pods that count on each other's places": together{}} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := guarded(t, spending.Config{NewImageNodes: 2})
-			w.parts.planning.planner = planner
+			w.planner = planner
 			w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {
 				own := *it
 				own.Image = "ami-new"

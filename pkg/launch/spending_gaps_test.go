@@ -44,7 +44,7 @@ func TestProbesAreForPodsThatMayCauseLaunches(t *testing.T) {
 			pod.Status.NominatedNodeName = "n"
 			w.pending.Handler().OnAdd(pod, false)
 		}
-		w.parts.prober.probe(t.Context())
+		w.parts.plans.Probes.Probe(t.Context())
 		w.settled()
 		if got := len(w.bought()); got != tc.want {
 			t.Errorf("%+v: %d machines were launched", tc, got)
@@ -115,7 +115,7 @@ func TestTrialsAreForWhoCanUseThePool(t *testing.T) {
 	}
 	for range 10 {
 		w.plans()
-		w.parts.prober.probe(t.Context())
+		w.parts.plans.Probes.Probe(t.Context())
 		w.settled()
 		c.Step(10 * time.Second)
 	}

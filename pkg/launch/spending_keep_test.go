@@ -22,7 +22,7 @@ func TestRestartRestoresBreakersAndMachines(t *testing.T) {
 	w.opens(badPods, thrown)
 	w.submit(4)
 	w.plans()
-	w.parts.prober.probe(t.Context())
+	w.parts.plans.Probes.Probe(t.Context())
 	w.settled()
 	w.parts.writer.WriteRecords(t.Context())
 	before := w.bought()
@@ -35,7 +35,7 @@ func TestRestartRestoresBreakersAndMachines(t *testing.T) {
 	}
 	w.submitPod(10, 11, 12, 13, 14, 15)
 	w.plans()
-	w.parts.prober.probe(t.Context())
+	w.parts.plans.Probes.Probe(t.Context())
 	w.settled()
 	if got := w.bought(); len(got) != 1 {
 		t.Errorf("bought %v, want none beside %v", got, before)
@@ -123,12 +123,12 @@ func TestBreakersAreReported(t *testing.T) {
 	w, _ := guarded(t, spending.Config{})
 	w.opens(badImage, broken)
 	w.opens(badPods, thrown)
-	w.parts.verdicts.tendSpending(t.Context())
+	w.parts.demand.Verdicts.Tend(t.Context())
 	if !w.says("class LaunchesPaused", "no kubelet came", "annotation dovetail.sh/retry") || !w.says("pool LaunchesPaused", "taint x evicts it") {
 		t.Errorf("told %q", w.notes)
 	}
 	n := len(w.notes)
-	w.parts.verdicts.tendSpending(t.Context())
+	w.parts.demand.Verdicts.Tend(t.Context())
 	if len(w.notes) != n {
 		t.Errorf("told again: %q", w.notes[n:])
 	}

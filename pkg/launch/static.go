@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // staticState is what is remembered of static pools and of the claims that end because their pool has too many. Safe for concurrent use.
@@ -38,7 +39,7 @@ type staticPools struct {
 	purchases *purchases
 	batches   *batchLauncher
 	ownership *Ownership
-	triggers  *Triggers
+	triggers  *provisioning.Triggers
 	calls     *calls
 	options   capacity.Options
 }
@@ -70,11 +71,11 @@ type static struct {
 func (s *staticPools) serveStatic(ctx context.Context) {
 	tick := s.calls.clock.NewTicker(staticPoll)
 	defer tick.Stop()
-	s.triggers.recount()
+	s.triggers.Recount()
 	var looked time.Time
 	for again := false; ; {
 		select {
-		case <-s.triggers.counted:
+		case <-s.triggers.StaticPools():
 			again = true
 		default:
 		}
@@ -100,7 +101,7 @@ func (s *staticPools) keepStatic(ctx context.Context) (again bool) {
 	if len(pools) == 0 {
 		return false
 	}
-	if s.ownership.hold() != "" || s.claims.Problem() != "" {
+	if s.ownership.Hold() != "" || s.claims.Problem() != "" {
 		return true
 	}
 	have := map[string]int64{}
@@ -203,7 +204,7 @@ func (s *staticPools) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	klog.FromContext(ctx).V(2).Info("Launching nodes of a static pool", "pool", p.Name, "nodes", len(claims), "instanceType", node.Offers[0].Type.Name)
 	for some := range slices.Chunk(claims, maxBatch) {
 		for _, c := range some {
-			s.batches.inFlight(c, template(node), daemonRoom(node.Daemons))
+			s.batches.inFlight(c, template(node), provisioning.DaemonRequests(node.Daemons))
 		}
 		w := &batch{pool: p, capacityType: node.CapacityType, offers: node.Offers, labels: node.Labels, claims: some, purpose: capacity.ForPool}
 		s.calls.wg.Go(func() { s.batches.launch(ctx, w) })
@@ -224,7 +225,7 @@ func (s *staticPools) shrink(ctx context.Context, p *capacity.Pool, liveClaims m
 			if err := s.claims.Delete(ctx, name); err != nil {
 				klog.FromContext(ctx).V(2).Info("Could not terminate a node of a static pool; trying again", "nodeClaim", name, "err", err)
 				s.state.forget(name)
-				s.triggers.recount()
+				s.triggers.Recount()
 			}
 		})
 	}
@@ -318,7 +319,7 @@ func (s *staticState) registered(c *capacity.Claim) {
 // lostStatic is called for a claim that ends. If it is a static pool's, never registered, and isn't ended by a scale-down, that counts as a
 // failure.
 func (s *staticState) lostStatic(name string) {
-	c := s.claims.claim(name)
+	c := s.claims.Current(name)
 	if c == nil || c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || c.Registered {
 		return
 	}

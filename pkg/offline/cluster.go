@@ -140,7 +140,7 @@ type silent struct{}
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 func (s silent) WithLogger(klog.Logger) events.EventRecorderLogger                           { return s }
 
-// worldOf adapts a simulate.World to launch.World, whose Nodes has a parameter of an unnamed type.
+// worldOf adapts a simulate.World to provisioning.World, whose Nodes has a parameter of an unnamed type.
 type worldOf struct{ *simulate.World }
 
 func (w worldOf) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {

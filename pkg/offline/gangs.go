@@ -10,9 +10,9 @@ import (
 	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // groups are the PodGroups of the input, if a profile has Coscheduling. Otherwise pods are planned one by one, as the scheduler does.
@@ -34,7 +34,7 @@ func newGroups(set *manifest.Set, used bool) (groups, []error) {
 	return out, problems
 }
 
-// Min implements launch.Gangs. A pod whose group isn't in the input waits for it, as in a cluster.
+// Min implements provisioning.Gangs. A pod whose group isn't in the input waits for it, as in a cluster.
 func (g groups) Min(group pending.Group) (int, bool) {
 	return g.min[group], g.used && !group.InTree
 }
@@ -58,9 +58,9 @@ func withoutCoscheduling(waiting []*corev1.Pod) string {
 // words records what the launcher reports about pods that it refuses before it plans.
 type words struct{ refused []Refused }
 
-// Pod implements launch.Recorder.
+// Pod implements provisioning.Recorder.
 func (w *words) Pod(ref capacity.PodRef, _, reason, note string) {
-	if reason == launch.EventGroupIgnored {
+	if reason == provisioning.EventGroupIgnored {
 		return // not a refusal; withoutCoscheduling warns once for all
 	}
 	w.refused = append(w.refused, Refused{Namespace: ref.Namespace, Name: ref.Name, Reason: note})

@@ -88,7 +88,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 		return nil, err
 	}
 	spent := &spent{clock: s.Clock}
-	var world launch.World = timedWorld{worldOf{c.world}, spent}
+	var world provisioning.World = timedWorld{worldOf{c.world}, spent}
 	if s.NoVerify {
 		world = trusting{world}
 	}
@@ -287,7 +287,7 @@ func (p timedPlanner) Plan(v *capacity.View, o capacity.Options) *capacity.Plan 
 }
 
 type timedWorld struct {
-	launch.World
+	provisioning.World
 	spent *spent
 }
 
@@ -298,7 +298,7 @@ func (w timedWorld) Verify(ctx context.Context, t capacity.Trial) ([]capacity.Re
 }
 
 // trusting accepts every placement.
-type trusting struct{ launch.World }
+type trusting struct{ provisioning.World }
 
 func (trusting) Verify(context.Context, capacity.Trial) ([]capacity.Rejection, error) {
 	return nil, nil

@@ -1,5 +1,6 @@
-// Package provisioning makes plans: a Decider has the planner decide what to buy, has the scheduler's own filters verify it, and plans once
-// more without what they refuse.
+// Package provisioning turns demand into plans: its Provisioner waits until a burst settles, gathers the pods that wait, takes a view of the
+// cluster, has the planner decide what to buy and the scheduler's own filters verify it (Decider), and plans once more without what they
+// refuse. Effects opens the gates of the pods that were planned for.
 //
-// It launches nothing (see pkg/launch).
+// Those who carry a plan out are interfaces of this package (Purchases, Committer), and pkg/launch implements them: nothing is launched here.
 package provisioning

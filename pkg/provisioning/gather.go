@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// gatherer collects the demand of a round. It belongs to the planner's goroutine.
-type gatherer struct {
+// Gatherer collects the demand of a round. It belongs to the planner's goroutine.
+type Gatherer struct {
 	reservations *reservations.Ledger
 	pending      *pending.Pods
 	namespaces   *Namespaces
@@ -23,9 +23,9 @@ type gatherer struct {
 	nominees     map[types.UID]nominee
 }
 
-// gather queues unscheduled siblings of queued pods: they are of the same class, so they fit nowhere either, and one plan for all of them
+// Gather queues unscheduled siblings of queued pods: they are of the same class, so they fit nowhere either, and one plan for all of them
 // buys better nodes than plans for each as the scheduler tries it. Members of their groups are queued, too.
-func (g *gatherer) gather(ctx context.Context) ([]ledger.Waiting, map[pending.Group]*gang) {
+func (g *Gatherer) Gather(ctx context.Context) ([]ledger.Waiting, map[pending.Group]*Gang) {
 	var waiting []ledger.Waiting
 	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
 	if g.renew(ctx, waiting) {
@@ -54,7 +54,7 @@ func (g *gatherer) gather(ctx context.Context) ([]ledger.Waiting, map[pending.Gr
 
 // renew computes the classes of pods anew whose node was lost: without a scheduling cycle of theirs they may need something else now, such
 // as the zone in which their volume was bound meanwhile. It reports whether it changed the ledger.
-func (g *gatherer) renew(ctx context.Context, waiting []ledger.Waiting) bool {
+func (g *Gatherer) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	fresh := map[types.UID]*capacity.Class{}
 	var lost []types.UID
 	for _, w := range waiting {
@@ -97,7 +97,7 @@ type nominee struct {
 // withoutNominees leaves out pods that wait for victims of preemption. Their capacity is not free yet, so a plan would buy it a second
 // time. It no longer waits for victims that don't end in time (a dead kubelet, a finalizer), nor once they have ended: if the scheduler
 // hasn't used their capacity, it was not enough.
-func (g *gatherer) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
+func (g *Gatherer) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 	for uid := range g.nominees {
 		if g.pending.Get(uid) == nil {
 			delete(g.nominees, uid)
@@ -130,7 +130,8 @@ func (g *gatherer) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 	})
 }
 
-func uidsOf(waiting []ledger.Waiting) []types.UID {
+// UIDsOf returns the UIDs of waiting pods.
+func UIDsOf(waiting []ledger.Waiting) []types.UID {
 	out := make([]types.UID, 0, len(waiting))
 	for _, w := range waiting {
 		out = append(out, w.Ref.UID)

@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"testing"
@@ -28,7 +28,7 @@ func TestDemandIsTakenApartByGang(t *testing.T) {
 	}
 	class := &capacity.Class{Key: "c"}
 	got := withGangs([]capacity.Demand{{Class: class, Pods: refs}, {Class: class, Owner: "rs", Ahead: 3}}, func(uid types.UID) *corev1.Pod { return pods[uid] },
-		map[pending.Group]*gang{{Namespace: "d", Name: "a"}: {min: 5, placed: 2}})
+		map[pending.Group]*Gang{{Namespace: "d", Name: "a"}: {min: 5, placed: 2}})
 	want := []capacity.Demand{
 		{Class: class, Pods: []capacity.PodRef{{UID: "a1"}, {UID: "a2"}}, Gang: &capacity.Gang{Key: "d/a", Missing: 3}},
 		{Class: class, Pods: []capacity.PodRef{{UID: "x"}, {UID: "b1"}}},
@@ -45,12 +45,12 @@ func (noGangs) Min(pending.Group) (int, bool) { return 0, false }
 
 // Where no profile has Coscheduling, one pod of each group gets an event, once, and all pods are planned one by one.
 func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
-	w := newWorld(t)
-	w.build()
-	w.parts.gangs.plugin = noGangs{}
+	w := newWorld()
+	m := &gangPlans{plugin: noGangs{}, reservations: w.reservations, pending: w.pending, events: w, refusals: w.refusals(), triggers: NewTriggers(w.reservations),
+		clock: w.clock}
 	var waiting []ledger.Waiting
 	for i, group := range []string{"a", "a", "b", ""} {
-		pod := w.pod(i).DeepCopy()
+		pod := unscheduled(i).DeepCopy()
 		pod.Labels = map[string]string{}
 		if group != "" {
 			pod.Labels[pending.LabelGroup] = group
@@ -59,12 +59,12 @@ func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 		waiting = append(waiting, ledger.Waiting{Ref: capacity.RefOf(pod)})
 	}
 	for range 2 {
-		if gangs := w.parts.gangs.gangsOf(t.Context(), waiting); len(gangs) > 0 {
+		if gangs := m.gangsOf(t.Context(), waiting); len(gangs) > 0 {
 			t.Errorf("gangs %v", gangs)
 		}
 	}
 	const says = " GroupIgnored no profile of the scheduler has the plugin Coscheduling: pods of group "
-	want := []string{w.pod(0).Name + says + w.pod(0).Namespace + "/a are planned and started one by one", w.pod(2).Name + says + w.pod(2).Namespace + "/b are planned and started one by one"}
+	want := []string{unscheduled(0).Name + says + unscheduled(0).Namespace + "/a are planned and started one by one", unscheduled(2).Name + says + unscheduled(2).Namespace + "/b are planned and started one by one"}
 	if diff := cmp.Diff(want, w.notes); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -74,10 +74,10 @@ func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 func TestGangsThatWereRefusedRest(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	reservations := reservations.New(clock)
-	m := &gangPlans{clock: clock, reservations: reservations, triggers: newTriggers(reservations), pauses: map[pending.Group]pause{}}
+	m := &gangPlans{clock: clock, reservations: reservations, triggers: NewTriggers(reservations), pauses: map[pending.Group]pause{}}
 	group := pending.Group{Namespace: "d", Name: "g"}
-	gangs := func(members int) map[pending.Group]*gang {
-		g := &gang{min: 3}
+	gangs := func(members int) map[pending.Group]*Gang {
+		g := &Gang{min: 3}
 		for i := range members {
 			uid := types.UID(rune('a' + i))
 			g.waiting = append(g.waiting, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}})
@@ -85,7 +85,7 @@ func TestGangsThatWereRefusedRest(t *testing.T) {
 				l.Join(capacity.PodRef{UID: uid}, &capacity.Class{Key: "c"}, now)
 			})
 		}
-		return map[pending.Group]*gang{group: g}
+		return map[pending.Group]*Gang{group: g}
 	}
 	tried := func(members int) bool {
 		t.Helper()

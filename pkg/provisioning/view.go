@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"cmp"
@@ -15,40 +15,40 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
-	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // viewer takes views of the cluster for plans. It belongs to the planner's goroutine.
 type viewer struct {
-	claims       *claimCache
-	cloud        Cloud
+	claims       Claims
+	types        func(nodeClass string) ([]*capacity.InstanceType, string)
 	world        World
 	reservations *reservations.Ledger
 	pending      *pending.Pods
 	owners       *pending.Owners
 	daemons      func() []*capacity.DaemonSet
 	spending     *spending.Guard
-	tracker      *NodeTracker
+	live         func() bool                          // the ledger knows the claims of nodes that boot
+	status       func(*corev1.Node) ledger.NodeStatus // of an existing node
 	storage      *storageLimits
 	clock        clock.PassiveClock
 }
 
-// view is a provisioning.Scene with what writing its plan to the ledger needs besides.
-type view struct {
-	provisioning.Scene
+// View is a Scene with what writing its plan to the ledger needs besides.
+type View struct {
+	Scene
 	live     bool     // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
-	inFlight []string // claims that aren't initialized
-	// claimOf is the claim of each managed node, by node name.
-	claimOf map[string]string
-	// status of existing nodes, for the ledger.
-	status map[string]ledger.NodeStatus
+	InFlight []string // claims that aren't initialized
+	// ClaimOf is the claim of each managed node, by node name.
+	ClaimOf map[string]string
+	// Status of existing nodes, for the ledger.
+	Status map[string]ledger.NodeStatus
 }
 
 // view takes a view of the cluster. The ledger is read before the snapshot is taken: a pod that is assumed in between is then counted
 // twice, which does no harm, and is recognized by its UID; in the other order its capacity would be given away.
-func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*view, error) {
+func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*View, error) {
 	var flights []ledger.InFlight
 	var adopted map[types.UID][]types.UID
 	vi.reservations.Read(func(l ledger.Reader) { flights, adopted = l.InFlight(), l.Adopted() })
@@ -58,10 +58,10 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*view, er
 	if err := vi.world.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
-	v := &view{live: vi.tracker.live.Load(), status: map[string]ledger.NodeStatus{}, claimOf: map[string]string{}}
+	v := &View{live: vi.live(), Status: map[string]ledger.NodeStatus{}, ClaimOf: map[string]string{}}
 	v.DaemonSets = vi.daemons()
 	v.Namespaces = vi.pending.Classes.Namespaces
-	v.Pools = vi.storage.on(vi.claims.Pools(vi.cloud.InstanceTypes))
+	v.Pools = vi.storage.on(vi.claims.Pools(vi.types))
 	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return vi.spending.Unfulfilled(vi.pending.Get(w.Ref.UID)) })
 	v.Demand = append(demand(waiting), pending.Anticipated(expecting, vi.pending, vi.owners, held(flights, adopted, vi.pending.Has), vi.clock.Now())...)
 
@@ -70,14 +70,14 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*view, er
 		f := &flights[i]
 		if f.Name != "" { // whether or not the cache had it when the ledger was read: by now it may
 			byName[f.Name] = f
-			v.claimOf[f.Name] = f.Claim
+			v.ClaimOf[f.Name] = f.Claim
 		}
 	}
 	v.Nodes = vi.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
 		shown := o
-		v.status[n.Name] = vi.tracker.states.status(o)
+		v.Status[n.Name] = vi.status(o)
 		f := byName[n.Name]
-		out := v.promise(n, f, v.status[n.Name])
+		out := v.promise(n, f, v.Status[n.Name])
 		if later := vi.withoutStartupTaints(o, out); later != nil {
 			out.Taints = later.Spec.Taints
 			o = later
@@ -85,7 +85,7 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*view, er
 		if later := withReserved(o, out); later != nil {
 			o = later
 		}
-		if o != shown || awaitsStorage(n, f, v.status[n.Name]) {
+		if o != shown || awaitsStorage(n, f, v.Status[n.Name]) {
 			v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o})
 		}
 		return out
@@ -93,9 +93,9 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*view, er
 	for i := range flights {
 		f := &flights[i]
 		if f.Claim != "" && !f.Initialized {
-			v.inFlight = append(v.inFlight, f.Claim)
+			v.InFlight = append(v.InFlight, f.Claim)
 		}
-		if _, there := v.status[f.Name]; there || f.Cached || f.Template == nil {
+		if _, there := v.Status[f.Name]; there || f.Cached || f.Template == nil {
 			continue
 		}
 		n := *f.Template
@@ -112,7 +112,7 @@ func (vi *viewer) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1
 	if !n.InFlight || n.Claim == "" || len(o.Spec.Taints) == 0 {
 		return nil
 	}
-	c := vi.claims.claim(n.Claim)
+	c := vi.claims.Current(n.Claim)
 	if c == nil {
 		return nil
 	}
@@ -150,7 +150,7 @@ func held(flights []ledger.InFlight, adopted map[types.UID][]types.UID, counted 
 }
 
 // promise returns the node less its reservations.
-func (v *view) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) *capacity.Node {
+func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) *capacity.Node {
 	if f == nil && (!st.Managed || st.Initialized) {
 		return n
 	}

@@ -1,6 +1,7 @@
-package launch
+package provisioning
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,26 +15,25 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
-	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // planning makes verified plans. It belongs to the planner's goroutine.
 type planning struct {
 	viewer   *viewer
-	planner  provisioning.Planner
+	planner  Planner
 	world    World
-	nodes    NodeBuilder
+	nodes    Nodes
 	pending  *pending.Pods
 	spending *spending.Guard
 	clock    clock.PassiveClock
 	options  capacity.Options
-	refused  *provisioning.FilterRefusals
+	refused  *FilterRefusals
 }
 
 // decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are
 // being probed.
-func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[pending.Group]*gang, lift []guard.Key) (v *view, plan *capacity.Plan, err error) {
+func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[pending.Group]*Gang, lift []guard.Key) (v *View, plan *capacity.Plan, err error) {
 	err = panics.Catch(ctx, "planner", func() error {
 		if v, err = p.viewer.view(ctx, waiting); err != nil {
 			return fmt.Errorf("taking a view of the cluster: %w", err)
@@ -50,16 +50,28 @@ func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs m
 }
 
 // verified makes a verified plan for the demand of a view, without what the spending guard forbids.
-func (p *planning) verified(ctx context.Context, v *view, pod func(types.UID) *corev1.Pod, gangs map[pending.Group]*gang, lift []guard.Key) (*capacity.Plan, error) {
+func (p *planning) verified(ctx context.Context, v *View, pod func(types.UID) *corev1.Pod, gangs map[pending.Group]*Gang, lift []guard.Key) (*capacity.Plan, error) {
 	opts := p.options
 	forbidden, held := p.spending.Restrict(&v.View, pod, lift)
 	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)
 	v.Demand = withGangs(v.Demand, pod, gangs)
-	d := provisioning.Decider{Planner: p.planner, World: p.world, Nodes: p.nodes, Pod: pod, Patience: provisioning.DefaultPatience, Clock: p.clock, Memory: p.refused}
+	d := Decider{Planner: p.planner, World: p.world, Nodes: p.nodes, Pod: pod, Patience: DefaultPatience, Clock: p.clock, Memory: p.refused}
 	plan, err := d.Decide(ctx, &v.Scene, opts)
 	if err != nil {
 		return nil, fmt.Errorf("the plan could not be verified: %w", err)
 	}
 	plan.Refused = append(plan.Refused, held...)
 	return plan, nil
+}
+
+// byPriority orders a plan's nodes by the highest priority of the pods on them, because a limit cuts the plan at its end. If pods of low
+// priority were served first, those that outrank them would take their capacity, and their instances would have been launched in vain.
+func byPriority(plan *capacity.Plan) {
+	highest := map[string]int32{}
+	for _, pl := range plan.Placements {
+		if have, ok := highest[pl.Node]; !ok || pl.Class.Priority > have {
+			highest[pl.Node] = pl.Class.Priority
+		}
+	}
+	slices.SortStableFunc(plan.Nodes, func(a, b *capacity.PlannedNode) int { return cmp.Compare(highest[b.ID], highest[a.ID]) })
 }

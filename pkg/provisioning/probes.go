@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -16,34 +16,34 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
-// prober buys the probes of the spending guard. It belongs to the planner's goroutine.
-type prober struct {
-	claims       *claimCache
+// Probes buys the probes of the spending guard. It belongs to the planner's goroutine.
+type Probes struct {
+	claims       Claims
 	reservations *reservations.Ledger
 	pending      *pending.Pods
 	spending     *spending.Guard
 	namespaces   *Namespaces
 	gangs        *gangPlans
 	planning     *planning
-	purchases    *purchases
-	committer    *committer
-	refusals     *refusals
-	ownership    *Ownership
+	purchases    Purchases
+	committer    Committer
+	refusals     *Refusals
+	ownership    Ownership
 	heldFrom     map[guard.Key]int // at which pending pod the next search for a probe begins
 }
 
 // probePods is how many waiting pods a plan for a probe considers.
 const probePods = 50
 
-// probe buys the probes that are due: one instance for each open breaker, for pods that wait because of it.
+// Probe buys the probes that are due: one instance for each open breaker, for pods that wait because of it.
 //
 //  1. Choose waiting pods that the breaker stops, one of each class.
 //  2. Plan for them as if this breaker, and others that are due, were closed: two breakers that stop the same pods would
 //     otherwise wait for each other.
 //  3. Plan again for the pods of one new node alone (or for their gang), so that one instance is bought.
 //  4. Write that plan to the ledger and launch it like any other.
-func (p *prober) probe(ctx context.Context) {
-	if p.spending == nil || p.ownership.hold() != "" || p.ownership.takesOver() || p.claims.Problem() != "" {
+func (p *Probes) Probe(ctx context.Context) {
+	if p.spending == nil || p.ownership.Hold() != "" || p.ownership.TakesOver() || p.claims.Problem() != "" {
 		return
 	}
 	for _, key := range p.spending.Due() {
@@ -53,7 +53,7 @@ func (p *prober) probe(ctx context.Context) {
 	}
 }
 
-func (p *prober) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
+func (p *Probes) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	logger := klog.FromContext(ctx)
 	waiting := p.heldBack(key)
 	if len(waiting) == 0 {
@@ -80,22 +80,22 @@ func (p *prober) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	for _, pl := range plan.Placements {
 		p.reservations.Join(pl.Pod, pl.Class) // only pods that wait for a plan get reservations
 	}
-	claims := p.purchases.reserve(plan, len(v.inFlight), buying{lift: due, probe: key})
+	claims := p.purchases.Reserve(plan, len(v.InFlight), Terms{Lifted: due, Probe: key})
 	if len(plan.Nodes) == 0 {
 		p.spending.Fruitless(key)
 		for _, r := range plan.Refused {
-			p.refusals.refusal(ctx, r)
+			p.refusals.refusePlanned(ctx, r)
 		}
 		return
 	}
-	batches := p.committer.book(ctx, v, plan, claims)
+	launch := p.committer.Book(ctx, v, plan, claims, (*ledger.Ledger).Commit)
 	logger.V(2).Info("Launching a probe", "breaker", key.String(), "nodes", len(plan.Nodes), "pods", len(plan.Placements), "dollarsPerHour", plan.CostPerHour)
-	p.committer.launch(ctx, batches)
+	launch()
 }
 
 // heldBack returns waiting pods that the breaker may stop, one of each class, but all members of a gang. For a pool-wide breaker, pods of
 // workloads that have not failed come first: the failures may be due to the others only.
-func (p *prober) heldBack(key guard.Key) []ledger.Waiting {
+func (p *Probes) heldBack(key guard.Key) []ledger.Waiting {
 	var out, failing []ledger.Waiting
 	var members []guard.Workload
 	if key.PoolWide() {
@@ -140,7 +140,7 @@ func (p *prober) heldBack(key guard.Key) []ledger.Waiting {
 
 // planProbe makes a verified plan as if the breakers that are due were closed. It returns that plan and the new node of it that would probe
 // the breaker of key; nil: no new node would.
-func (p *prober) planProbe(ctx context.Context, key guard.Key, due []guard.Key, waiting []ledger.Waiting) (*view, *capacity.Plan, *capacity.PlannedNode, error) {
+func (p *Probes) planProbe(ctx context.Context, key guard.Key, due []guard.Key, waiting []ledger.Waiting) (*View, *capacity.Plan, *capacity.PlannedNode, error) {
 	v, plan, err := p.planning.decide(ctx, waiting, p.gangs.gangsOf(ctx, waiting), due)
 	if err != nil {
 		return nil, nil, nil, err

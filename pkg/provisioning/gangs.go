@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type gangPlans struct {
 	reservations *reservations.Ledger
 	pending      *pending.Pods
 	events       Recorder
-	refusals     *refusals
+	refusals     *Refusals
 	triggers     *Triggers
 	clock        clock.PassiveClock
 	pauses       map[pending.Group]pause
@@ -35,8 +35,8 @@ type Gangs interface {
 	Min(group pending.Group) (min int, ok bool)
 }
 
-// gang is a group as a plan needs it: its waiting members, and how many others are placed or have a reservation.
-type gang struct {
+// Gang is a group as a plan needs it: its waiting members, and how many others are placed or have a reservation.
+type Gang struct {
 	min     int
 	waiting []*corev1.Pod
 	placed  int
@@ -44,8 +44,8 @@ type gang struct {
 
 // gangsOf returns the gangs of the waiting pods. It collects their members, whatever their class and whether or not they were refused
 // before: one more may make the group complete. Pods of groups that don't exist are refused.
-func (ga *gangPlans) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[pending.Group]*gang {
-	out := map[pending.Group]*gang{}
+func (ga *gangPlans) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[pending.Group]*Gang {
+	out := map[pending.Group]*Gang{}
 	unknown := map[pending.Group][]types.UID{}
 	for _, w := range waiting {
 		pod := ga.pending.Get(w.Ref.UID)
@@ -63,11 +63,11 @@ func (ga *gangPlans) gangsOf(ctx context.Context, waiting []ledger.Waiting) map[
 		case min == 0:
 			unknown[group] = append(unknown[group], pod.UID)
 		case out[group] == nil:
-			out[group] = &gang{min: min, placed: ga.pending.BoundOf(group)}
+			out[group] = &Gang{min: min, placed: ga.pending.BoundOf(group)}
 		}
 	}
 	for group, uids := range unknown {
-		ga.refusals.refuse(ctx, uids, fmt.Sprintf("the pod's group %s does not exist", group), true)
+		ga.refusals.Refuse(ctx, uids, fmt.Sprintf("the pod's group %s does not exist", group), true)
 	}
 	if len(out) == 0 {
 		return nil
@@ -115,7 +115,7 @@ const (
 
 // rest takes out gangs that are in back-off after they were refused. The members of a gang fail one by one, and without back-off each
 // failure would have the whole gang planned again. One more member, or a change of pools or offerings, ends the back-off.
-func (ga *gangPlans) rest(gangs map[pending.Group]*gang) {
+func (ga *gangPlans) rest(gangs map[pending.Group]*Gang) {
 	if ga.triggers.gangsAnew.Swap(false) {
 		clear(ga.pauses)
 	}
@@ -140,7 +140,7 @@ func (ga *gangPlans) rest(gangs map[pending.Group]*gang) {
 }
 
 // paused starts or ends the back-off of gangs, by what the plan refused.
-func (ga *gangPlans) paused(plan *capacity.Plan, gangs map[pending.Group]*gang) {
+func (ga *gangPlans) paused(plan *capacity.Plan, gangs map[pending.Group]*Gang) {
 	if len(gangs) == 0 {
 		return
 	}
@@ -163,7 +163,7 @@ func (ga *gangPlans) paused(plan *capacity.Plan, gangs map[pending.Group]*gang) 
 }
 
 // member adds an unscheduled member to the gang: to those that are planned for, or, if it has a reservation, to those that are placed.
-func (ga *gangPlans) member(g *gang, pod *corev1.Pod) {
+func (ga *gangPlans) member(g *Gang, pod *corev1.Pod) {
 	class, err := ga.pending.Classes.Class(pod)
 	if err != nil {
 		return // it can't be planned for; the others may be enough
@@ -179,7 +179,7 @@ func (ga *gangPlans) member(g *gang, pod *corev1.Pod) {
 }
 
 // withGangs splits demand by gang and says how many pods each gang needs.
-func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs map[pending.Group]*gang) []capacity.Demand {
+func withGangs(demand []capacity.Demand, pod func(types.UID) *corev1.Pod, gangs map[pending.Group]*Gang) []capacity.Demand {
 	if len(gangs) == 0 {
 		return demand
 	}

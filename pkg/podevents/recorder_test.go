@@ -1,7 +1,8 @@
-package launch
+package podevents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ import (
 func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := events.NewFakeRecorder(3 * eventBacklog)
-		r := NewRecorder(written)
+		r := New(written)
 		for i := range eventBacklog + 1000 {
 			r.Pod(capacity.PodRef{Name: fmt.Sprint("p", i)}, corev1.EventTypeNormal, "Nominated", "a node comes")
 		}
@@ -56,5 +57,21 @@ func count(written *events.FakeRecorder, reason string) (n int) {
 		default:
 			return n
 		}
+	}
+}
+
+// pass lets time pass in a synctest bubble.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestNotesAreOneShortLine(t *testing.T) {
+	err := errors.Join(errors.New("instance i-1 has not shown its name"), context.DeadlineExceeded)
+	if got, want := short(err.Error()), "instance i-1 has not shown its name; context deadline exceeded"; got != want {
+		t.Errorf("note %q, want %q", got, want)
+	}
+	if got := short(strings.Repeat("ä", 600)); len(got) > 1024 || !strings.HasSuffix(got, "ä ...") {
+		t.Errorf("a long note becomes %d bytes ending in %q", len(got), got[len(got)-10:])
 	}
 }

@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"cmp"
@@ -19,27 +19,30 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// relocation plans and launches the capacity that Replacements asks for. It belongs to the planner's goroutine.
-type relocation struct {
+// taintDisrupted is on nodes that are being disrupted.
+const taintDisrupted = "karpenter.sh/disrupted"
+
+// Relocation plans and launches the capacity that Replacements asks for. It belongs to the planner's goroutine.
+type Relocation struct {
 	moves        *Replacements
-	claims       *claimCache
+	claims       Claims
 	reservations *reservations.Ledger
 	pending      *pending.Pods
 	planning     *planning
-	purchases    *purchases
-	committer    *committer
-	ownership    *Ownership
+	purchases    Purchases
+	committer    Committer
+	ownership    Ownership
 	world        World
 }
 
-// relocate plans capacity for the pods of all nodes that have to go, where it is missing:
+// Relocate plans capacity for the pods of all nodes that have to go, where it is missing:
 //
 //  1. Take a view in which these pods have left, and in which their nodes accept no pods.
 //  2. Plan and verify their successors like any other demand.
 //  3. Reserve what was found for the owners, and launch what has to be bought.
-func (re *relocation) relocate(ctx context.Context) {
+func (re *Relocation) Relocate(ctx context.Context) {
 	moves := re.moves.movesDue()
-	if len(moves) == 0 || re.ownership.hold() != "" || re.ownership.takesOver() || re.claims.Problem() != "" {
+	if len(moves) == 0 || re.ownership.Hold() != "" || re.ownership.TakesOver() || re.claims.Problem() != "" {
 		return
 	}
 	logger := klog.FromContext(ctx)
@@ -68,7 +71,7 @@ func (re *relocation) relocate(ctx context.Context) {
 		re.moves.tellMoves(leaving, func(types.UID) string { return err.Error() })
 		return
 	}
-	claims := re.purchases.reserve(plan, len(v.inFlight), buying{urgent: true, pod: func(uid types.UID) *corev1.Pod { return pods[uid] }})
+	claims := re.purchases.Reserve(plan, len(v.InFlight), Terms{Urgent: true, Pod: func(uid types.UID) *corev1.Pod { return pods[uid] }})
 	refused := map[types.UID]string{}
 	for _, r := range plan.Refused {
 		for _, ref := range r.Pods {
@@ -81,17 +84,17 @@ func (re *relocation) relocate(ctx context.Context) {
 		from[i] = leaving[pl.Pod.UID]
 		pl.Owner, pl.Pod = objects.Controller(pods[pl.Pod.UID]), capacity.PodRef{}
 	}
-	batches := re.committer.bookAs(ctx, v, plan, claims, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
+	launch := re.committer.Book(ctx, v, plan, claims, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
 		l.Move(id, placements, from, now.Add(moveHold), now)
 	})
 	re.moves.tellMoves(leaving, func(uid types.UID) string { return refused[uid] })
 	logger.V(2).Info("Planned capacity for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
 		"newNodes", len(plan.Nodes), "dollarsPerHour", plan.CostPerHour)
-	re.committer.launch(ctx, batches)
+	launch()
 }
 
 // decideMoves makes a verified plan in a view without the pods of nodes that have to go.
-func (re *relocation) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods map[types.UID]*corev1.Pod) (*view, *capacity.Plan, error) {
+func (re *Relocation) decideMoves(ctx context.Context, waiting []ledger.Waiting, pods map[types.UID]*corev1.Pod) (*View, *capacity.Plan, error) {
 	v, err := re.planning.viewer.view(ctx, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking a view of the cluster: %w", err)
@@ -104,7 +107,7 @@ func (re *relocation) decideMoves(ctx context.Context, waiting []ledger.Waiting,
 
 // depart changes the view and what the filters see: the pods that move are gone from the nodes that have to go, their other pods stay, and
 // the disrupted taint keeps all other pods off. Nodes to avoid accept no pods.
-func (re *relocation) depart(v *view) {
+func (re *Relocation) depart(v *View) {
 	gone, avoid := re.moves.movingPods()
 	objects := map[string]*corev1.Node{}
 	re.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {

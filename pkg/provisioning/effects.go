@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -6,31 +6,31 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// effects carries out what the ledger asks for, and looks every second at what may have become due. It has a goroutine of its own.
-type effects struct {
-	claims       *claimCache
+// Effects carries out what the ledger asks for, and looks every second at what may have become due. It has a goroutine of its own.
+type Effects struct {
 	reservations *reservations.Ledger
 	pending      *pending.Pods
 	queue        Queue
 	events       Recorder
-	verdicts     *verdicts
-	tracker      *NodeTracker
-	cleanup      *cleanup
-	ownership    *Ownership
+	verdicts     *Verdicts
+	launches     Launches
+	tainted      func(ledger.Tainted)
+	lookAtLog    func()
 	triggers     *Triggers
-	calls        *calls
-	relief       *relief
+	relief       *Relief
+	clock        clock.WithTicker
 }
 
-// serve carries out the ledger's effects as they arise.
-func (ef *effects) serve(ctx context.Context) {
-	tick := ef.calls.clock.NewTicker(time.Second)
+// Serve carries out the ledger's effects as they arise.
+func (ef *Effects) Serve(ctx context.Context) {
+	tick := ef.clock.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
@@ -41,15 +41,12 @@ func (ef *effects) serve(ctx context.Context) {
 			ef.triggers.gangsAnew.Store(true)
 			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
 		case <-tick.C():
-			if ef.ownership.troubled.Load() && ef.claims.Problem() == "" {
-				ef.ownership.troubled.Store(false)
-				ef.triggers.Changed()
-			}
+			ef.lookAtLog()
 			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
 			ef.later()
 			ef.relieve()
 			ef.pending.Reconcile()
-			ef.verdicts.tendSpending(ctx)
+			ef.verdicts.Tend(ctx)
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !ef.reservations.Idle() {
 				ef.reservations.Read(func(l ledger.Reader) { logger.Info("Ledger", "state", l.String()) })
 			}
@@ -58,7 +55,7 @@ func (ef *effects) serve(ctx context.Context) {
 	}
 }
 
-func (ef *effects) effects(ctx context.Context) {
+func (ef *Effects) effects(ctx context.Context) {
 	e := ef.reservations.Take()
 	if len(e.Activate) > 0 {
 		pods := make([]*corev1.Pod, 0, len(e.Activate))
@@ -77,20 +74,20 @@ func (ef *effects) effects(ctx context.Context) {
 		ef.events.Pod(w.Ref, corev1.EventTypeNormal, "WaitingForNode", w.Note)
 	}
 	for _, t := range e.Tainted {
-		ef.tracker.tainted(t)
+		ef.tainted(t)
 	}
 	for _, claim := range e.Cancel {
-		ef.calls.background(ctx, func() { ef.cleanup.cancel(ctx, claim) })
+		ef.launches.Cancel(ctx, claim)
 	}
-	ef.cleanup.endUnused(ctx, e.End)
+	ef.launches.EndUnused(ctx, e.End)
 	if e.Plan {
-		ef.triggers.replan()
+		ef.triggers.Replan()
 	}
 }
 
 // later submits pods that were left to preemption first. Those for which preemption has chosen victims are left out of plans as long as the
 // victims may take to end (withoutNominees).
-func (ef *effects) later() {
+func (ef *Effects) later() {
 	for _, d := range ef.reservations.Due() {
 		if ef.pending.Get(d.Ref.UID) != nil {
 			ef.reservations.SubmitUnassumed(d.Ref, d.Class)
@@ -99,12 +96,12 @@ func (ef *effects) later() {
 }
 
 // relieve plans again for pods that were refused because of a limit, once the limit may have capacity again.
-func (ef *effects) relieve() {
+func (ef *Effects) relieve() {
 	inFlight := func() (n int) {
 		ef.reservations.Read(func(l ledger.Reader) { n = l.NotInitialized() })
 		return n
 	}
-	if ef.relief.due(ef.calls.clock.Now(), inFlight) {
+	if ef.relief.Due(ef.clock.Now(), inFlight) {
 		ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Relieved(now) })
 	}
 }

@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
-// verdicts has the spending guard judge instances, and plans for the demand that its verdicts concern.
-type verdicts struct {
+// Verdicts has the spending guard judge instances, and plans for the demand that its verdicts concern.
+type Verdicts struct {
 	reservations *reservations.Ledger
 	pending      *pending.Pods
 	spending     *spending.Guard
 	triggers     *Triggers
 }
 
-// tendSpending gives verdicts, reports what has happened to breakers, and has the demand planned for that these concern.
-func (ve *verdicts) tendSpending(ctx context.Context) {
+// Tend gives verdicts, reports what has happened to breakers, and has the demand planned for that these concern.
+func (ve *Verdicts) Tend(ctx context.Context) {
 	if ve.spending == nil {
 		return
 	}
@@ -35,12 +35,12 @@ func (ve *verdicts) tendSpending(ctx context.Context) {
 		ve.triggers.Changed() // refused pods are planned for again, or get the current reason
 	}
 	if len(ve.spending.Due()) > 0 {
-		ve.triggers.replan()
+		ve.triggers.Replan()
 	}
 }
 
 // rejected tells the guard which pods the filters have refused on nodes launched for them.
-func (ve *verdicts) rejected() {
+func (ve *Verdicts) rejected() {
 	if ve.spending == nil {
 		return
 	}
@@ -50,13 +50,13 @@ func (ve *verdicts) rejected() {
 }
 
 // catchUp has the guard give the verdicts that are due, before a plan is made.
-func (ve *verdicts) catchUp() {
+func (ve *Verdicts) catchUp() {
 	ve.rejected()
 	ve.spending.Settle(ve.reservations)
 }
 
 // forgive ends the back-off of the pods whose breaker has closed: the cause of their failed launches is over.
-func (ve *verdicts) forgive(key guard.Key) {
+func (ve *Verdicts) forgive(key guard.Key) {
 	var uids []types.UID
 	for _, pod := range ve.pending.All() {
 		if key.Machine() || key.PoolWide() || ve.spending.WorkloadOf(pod) == key.Workload {

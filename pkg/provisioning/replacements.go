@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"cmp"
@@ -83,7 +83,7 @@ func (r *Replacements) Replace(node string, pods []*corev1.Pod, avoid []string) 
 	case complete:
 		return up == total && problem == "", problem
 	case try:
-		r.triggers.replan()
+		r.triggers.Replan()
 	}
 	return false, why
 }

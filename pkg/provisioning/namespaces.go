@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // Namespaces knows in which namespaces pods may cause launches. Safe for concurrent use.
 type Namespaces struct {
 	pending  *pending.Pods
-	refusals *refusals
+	refusals *Refusals
 	triggers *Triggers
 	selector labels.Selector // nil: all
 }
@@ -61,7 +61,7 @@ func (n *Namespaces) withoutOthers(ctx context.Context, waiting []ledger.Waiting
 		return problem[ns] != nil
 	})
 	for _, ns := range slices.Sorted(maps.Keys(refused)) {
-		n.refusals.refuse(ctx, refused[ns], problem[ns].Error(), false)
+		n.refusals.Refuse(ctx, refused[ns], problem[ns].Error(), false)
 	}
 	if n.triggers.changes.Load() != changes {
 		n.triggers.reopen() // a namespace may have been selected before its pods were refused

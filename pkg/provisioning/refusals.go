@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"context"
@@ -15,18 +15,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// refusals tells pods why nothing is launched for them.
-type refusals struct {
+// Refusals tells pods why nothing is launched for them.
+type Refusals struct {
 	reservations *reservations.Ledger
 	pending      *pending.Pods
 	events       Recorder
 }
 
-func (re *refusals) refuse(ctx context.Context, uids []types.UID, why string, retryable bool) {
+// Refuse tells the pods, and the ledger, why nothing is launched for them. retryable: the reason may go away without a change of the pods.
+func (re *Refusals) Refuse(ctx context.Context, uids []types.UID, why string, retryable bool) {
 	re.refuseFor(ctx, uids, why, retryable, false)
 }
 
-func (re *refusals) refuseFor(ctx context.Context, uids []types.UID, why string, retryable, soon bool) {
+func (re *Refusals) refuseFor(ctx context.Context, uids []types.UID, why string, retryable, soon bool) {
 	why = objects.OneLine(why) // it becomes the pods' condition, too
 	var news []capacity.PodRef
 	re.reservations.Step(func(l *ledger.Ledger, now time.Time) {
@@ -42,7 +43,7 @@ func (re *refusals) refuseFor(ctx context.Context, uids []types.UID, why string,
 	klog.FromContext(ctx).V(2).Info("Refused demand", "pods", len(uids), "news", len(news), "reason", why, "retryable", retryable)
 }
 
-func (re *refusals) refusal(ctx context.Context, r capacity.Refusal) {
+func (re *Refusals) refusePlanned(ctx context.Context, r capacity.Refusal) {
 	uids := make([]types.UID, 0, len(r.Pods))
 	for _, p := range r.Pods {
 		uids = append(uids, p.UID)
@@ -50,8 +51,8 @@ func (re *refusals) refusal(ctx context.Context, r capacity.Refusal) {
 	re.refuseFor(ctx, uids, r.Message, r.Retryable, r.Soon)
 }
 
-// tellPods records a warning on the pods that are planned on a claim's node, and returns how many there are.
-func (re *refusals) tellPods(claim, reason, note string) int {
+// TellPods records a warning on the pods that are planned on a claim's node, and returns how many there are.
+func (re *Refusals) TellPods(claim, reason, note string) int {
 	var refs []capacity.PodRef
 	re.reservations.Read(func(l ledger.Reader) { refs = l.Refs(claim) })
 	for _, ref := range refs {

@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"testing"
@@ -43,12 +43,9 @@ func TestExpectedAttachments(t *testing.T) {
 
 // Plans on a node in flight see it as it will be: without its startup taints, with all others.
 func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
-	w := newWorld(t)
 	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
-	w.expected.Store(&[]corev1.Taint{scanner})
 	agent, team := corev1.Taint{Key: "agent", Effect: corev1.TaintEffectNoExecute}, corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
-	w.claims["c1"] = &capacity.Claim{Name: "c1", StartupTaints: []corev1.Taint{agent}}
-	w.build()
+	vi := &viewer{claims: &claims{of: map[string]*capacity.Claim{"c1": {Name: "c1", StartupTaints: []corev1.Taint{agent}}}, expected: []corev1.Taint{scanner}}}
 	node := func(taints ...corev1.Taint) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
 	}
@@ -68,7 +65,7 @@ func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []corev1.Taint
-			if later := w.parts.viewer.withoutStartupTaints(tc.o, &tc.n); later != nil {
+			if later := vi.withoutStartupTaints(tc.o, &tc.n); later != nil {
 				got = later.Spec.Taints
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -99,7 +96,7 @@ func TestExpectedAmounts(t *testing.T) {
 			n := &capacity.Node{Name: "n", Allocatable: tc.shown, Free: tc.shown.Clone()}
 			n.Free.Sub(capacity.Resources{gpu: 1}) // a pod that was bound before the kubelet restarted
 			f := &ledger.InFlight{Template: &capacity.Node{Allocatable: planned}}
-			v := &view{}
+			v := &View{}
 			got := v.promise(n, f, ledger.NodeStatus{Managed: true})
 			if diff := cmp.Diff(tc.want, got.Allocatable); diff != "" {
 				t.Errorf("allocatable (-want +got):\n%s", diff)
@@ -143,7 +140,7 @@ func TestNodesWhoseClaimIsNotKnownYetTakeNoPods(t *testing.T) {
 		{"it is initialized", &ledger.InFlight{Name: "n"}, up, false},
 		{"it is unmanaged", nil, ledger.NodeStatus{}, false},
 	} {
-		got := (&view{live: true}).promise(&capacity.Node{Name: "n", Free: capacity.Resources{corev1.ResourceCPU: 1000}}, tc.f, tc.st)
+		got := (&View{live: true}).promise(&capacity.Node{Name: "n", Free: capacity.Resources{corev1.ResourceCPU: 1000}}, tc.f, tc.st)
 		if got.Closed != tc.want {
 			t.Errorf("%s: takes no pods: %v", tc.name, got.Closed)
 		}

@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"sync/atomic"
@@ -24,29 +24,30 @@ type Triggers struct {
 	gangsAnew    atomic.Bool // pools or offerings have changed since gangs were refused
 }
 
-func newTriggers(r *reservations.Ledger) *Triggers {
+// NewTriggers returns Triggers of which none has fired.
+func NewTriggers(r *reservations.Ledger) *Triggers {
 	one := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Triggers{reservations: r, plan: one(), changed: one(), ordered: one(), counted: one()}
 }
 
-// replan wakes the planner to look at queued pods.
-func (t *Triggers) replan() {
+// Replan wakes the planner to look at queued pods.
+func (t *Triggers) Replan() {
 	select {
 	case t.plan <- struct{}{}:
 	default:
 	}
 }
 
-// recount makes sure that static pools are counted.
-func (t *Triggers) recount() {
+// Recount makes sure that static pools are counted.
+func (t *Triggers) Recount() {
 	select {
 	case t.counted <- struct{}{}:
 	default:
 	}
 }
 
-// claimOrdered makes sure that standalone NodeClaims are looked at.
-func (t *Triggers) claimOrdered() {
+// ClaimOrdered makes sure that standalone NodeClaims are looked at.
+func (t *Triggers) ClaimOrdered() {
 	select {
 	case t.ordered <- struct{}{}:
 	default:
@@ -55,7 +56,7 @@ func (t *Triggers) claimOrdered() {
 
 // Changed hears that pools, node classes or offerings have changed: refused pods may fit now.
 func (t *Triggers) Changed() {
-	t.recount()
+	t.Recount()
 	t.changes.Add(1)
 	t.reopen()
 }
@@ -70,12 +71,12 @@ func (t *Triggers) reopen() {
 
 // RoomAppeared hears that a node has more free capacity: a pod has ended, a node was added, has grown, or is schedulable again.
 // Pods that wait for an instance may use it instead. Safe for concurrent use; returns at once.
-func (t *Triggers) RoomAppeared() { t.roomAppeared(true) }
+func (t *Triggers) RoomAppeared() { t.CapacityAppeared(true) }
 
-// roomAppeared is RoomAppeared with the kind of capacity. For freed capacity pods may leave an instance that is already launched. For what
+// CapacityAppeared is RoomAppeared with the kind of capacity. For freed capacity pods may leave an instance that is already launched. For what
 // a new managed node turns out to have beyond its plan they may not: the nodes launched with it will register in a moment, and would have
 // been launched in vain.
-func (t *Triggers) roomAppeared(freed bool) {
+func (t *Triggers) CapacityAppeared(freed bool) {
 	if t.reservations.Idle() {
 		return
 	}
@@ -86,7 +87,7 @@ func (t *Triggers) roomAppeared(freed bool) {
 			t.freed.Store(true)
 		}
 		t.room.Store(true)
-		t.replan()
+		t.Replan()
 	}
 }
 
@@ -98,9 +99,21 @@ func (t *Triggers) DaemonsChanged(frees bool) {
 		return
 	}
 	t.daemonsMoved.Store(true)
-	t.replan()
+	t.Replan()
 	if frees {
 		t.changes.Add(1)
 		t.reopen()
 	}
 }
+
+// Demand receives when demand may be waiting.
+func (t *Triggers) Demand() <-chan struct{} { return t.plan }
+
+// OfferingsChanged receives when pools, offerings or node classes have changed.
+func (t *Triggers) OfferingsChanged() <-chan struct{} { return t.changed }
+
+// StandaloneClaims receives when a standalone NodeClaim has appeared or changed.
+func (t *Triggers) StandaloneClaims() <-chan struct{} { return t.ordered }
+
+// StaticPools receives when static pools may have too few nodes or too many.
+func (t *Triggers) StaticPools() <-chan struct{} { return t.counted }

@@ -1,4 +1,4 @@
-package launch
+package provisioning
 
 import (
 	"sync"
@@ -10,9 +10,9 @@ import (
 // reliefPause is the least time between two plans for pods that wait for a pool's limit: claims often end one after the other.
 const reliefPause = 5 * time.Second
 
-// relief knows the limits that refused pods wait for: maxClaimsInFlight and the limits of pools. No event of pools or offerings shows that
+// Relief knows the limits that refused pods wait for: maxClaimsInFlight and the limits of pools. No event of pools or offerings shows that
 // a limit has capacity again, and the back-off of such pods grows to minutes. Safe for concurrent use.
-type relief struct {
+type Relief struct {
 	most int // maxClaimsInFlight
 	mu   sync.Mutex
 	// inFlight: a plan was cut to keep maxClaimsInFlight.
@@ -25,7 +25,7 @@ type relief struct {
 }
 
 // begins notes that a plan begins to read what claims use of their limits. Call the returned func once its pods have been refused.
-func (r *relief) begins() (ends func()) {
+func (r *Relief) begins() (ends func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.during, r.busy = map[string]bool{}, true
@@ -36,15 +36,15 @@ func (r *relief) begins() (ends func()) {
 	}
 }
 
-// crowded notes that a plan was cut to keep maxClaimsInFlight.
-func (r *relief) crowded() {
+// Crowded notes that a plan was cut to keep maxClaimsInFlight.
+func (r *Relief) Crowded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inFlight = true
 }
 
-// limited notes that pods were refused which may be waiting for a limit of the pool.
-func (r *relief) limited(pool string) {
+// Limited notes that pods were refused which may be waiting for a limit of the pool.
+func (r *Relief) Limited(pool string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pools == nil {
@@ -55,7 +55,7 @@ func (r *relief) limited(pool string) {
 }
 
 // refused notes the pools whose limits the pods of a plan's refusals may be waiting for.
-func (r *relief) refused(pools []*capacity.Pool, all []capacity.Refusal) {
+func (r *Relief) refused(pools []*capacity.Pool, all []capacity.Refusal) {
 	limits := map[string]bool{} // those that are not noted yet
 	for _, p := range pools {
 		if len(p.Limits) > 0 {
@@ -71,15 +71,15 @@ func (r *relief) refused(pools []*capacity.Pool, all []capacity.Refusal) {
 		}
 		for _, reason := range all[i].Reasons {
 			if limits[reason.Pool] {
-				r.limited(reason.Pool)
+				r.Limited(reason.Pool)
 				delete(limits, reason.Pool)
 			}
 		}
 	}
 }
 
-// claimEnded notes that a claim no longer counts against its pool's limits. An empty pool: its pool is not known.
-func (r *relief) claimEnded(pool string) {
+// ClaimEnded notes that a claim no longer counts against its pool's limits. An empty pool: its pool is not known.
+func (r *Relief) ClaimEnded(pool string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = r.ended || r.pools[pool] || pool == "" && len(r.pools) > 0
@@ -88,9 +88,9 @@ func (r *relief) claimEnded(pool string) {
 	}
 }
 
-// due reports whether a limit that pods wait for has capacity again. inFlight counts the claims that aren't initialized, of which there may
+// Due reports whether a limit that pods wait for has capacity again. inFlight counts the claims that aren't initialized, of which there may
 // be most: a tenth of that is worth another plan.
-func (r *relief) due(now time.Time, inFlight func() int) bool {
+func (r *Relief) Due(now time.Time, inFlight func() int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.busy {

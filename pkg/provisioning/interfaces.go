@@ -1,0 +1,94 @@
+package provisioning
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// World is the scheduler's view of the cluster and its real filters. Only one goroutine may use it at a time.
+type World interface {
+	Filters
+	Refresh(ctx context.Context) error
+	// Nodes returns the snapshot's nodes, each as decorate returns it.
+	Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node
+}
+
+// Claims are the NodeClaims, which are the intent log, and the pools they belong to. Their answers come from memory.
+type Claims interface {
+	// Current returns what is known about a claim, whether or not the log shows it yet, or nil.
+	Current(name string) *capacity.Claim
+	// Problem returns why nothing can be launched at all (a missing CRD), or "".
+	Problem() string
+	// Pools returns the pools in the order in which they are tried, each with its usage of its limits.
+	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
+	// ExpectedTaints returns the taints that nodes of the pool are known to get.
+	ExpectedTaints(pool string) []corev1.Taint
+	// ArchitecturesOpen records the workloads for which planned nodes may be arm64 although neither pool nor pods say so.
+	ArchitecturesOpen([]capacity.OpenArchitecture)
+}
+
+// Recorder writes events.
+type Recorder interface {
+	Pod(ref capacity.PodRef, eventType, reason, note string)
+}
+
+// Terms say under which conditions nodes are bought.
+type Terms struct {
+	Lifted []guard.Key                 // breakers that don't stop this purchase
+	Probe  guard.Key                   // the one of them that the purchase probes
+	Urgent bool                        // the nodes that it replaces are about to be lost
+	Pod    func(types.UID) *corev1.Pod // finds the plan's pods; nil: among the pending ones
+}
+
+// Purchases asks the spending guard and the limits before a plan is launched.
+type Purchases interface {
+	// Preview returns the nodes of a plan that the spending guard doesn't let us buy, and why. It records nothing.
+	Preview(plan *capacity.Plan, terms Terms) map[string]capacity.Removal
+	// Reserve removes from the plan what can't be bought, and returns the claims of the other nodes by node ID. inFlight is the number of
+	// claims that aren't initialized yet.
+	Reserve(plan *capacity.Plan, inFlight int, terms Terms) map[string]*capacity.Claim
+}
+
+// Committer carries plans out.
+type Committer interface {
+	// Book writes a plan to the ledger, its placements by commit. The func that it returns launches the new nodes in the background.
+	Book(ctx context.Context, v *View, plan *capacity.Plan, claims map[string]*capacity.Claim,
+		commit func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time)) (launch func())
+}
+
+// Ownership knows whether anything may be launched now.
+type Ownership interface {
+	// Hold returns why nothing may be launched because another controller owns nodes and claims, or "".
+	Hold() string
+	// TakesOver reports whether what another controller has launched must be read before anything is planned.
+	TakesOver() bool
+	// RefuseHeld refuses pods while another controller owns nodes and claims.
+	RefuseHeld(ctx context.Context, uids []types.UID, why string)
+	// LogBroken hears that demand is refused because the intent log is broken.
+	LogBroken()
+}
+
+// Launches are what is under way for claims. Its methods return at once.
+type Launches interface {
+	// Cancel deletes a claim that no pod needs any more.
+	Cancel(ctx context.Context, claim string)
+	// EndUnused terminates instances of a gang that can't be placed, which no other pods took.
+	EndUnused(ctx context.Context, claims []string)
+}
+
+// Queue puts pods whose gate has opened into the scheduling queue.
+type Queue interface {
+	Activate(pods []*corev1.Pod)
+}
+
+// Recovery takes over what other controllers have launched.
+type Recovery interface {
+	Readopt(ctx context.Context)
+}

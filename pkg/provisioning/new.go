@@ -1,0 +1,128 @@
+package provisioning
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
+)
+
+// Config holds the settings of a Provisioner.
+type Config struct {
+	// A burst is planned when no pod has arrived for BatchIdle, or at the latest BatchMax after its first pod.
+	BatchIdle, BatchMax time.Duration
+	// MaxInFlight caps the claims that are not initialized yet.
+	MaxInFlight int
+	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
+	NamespaceSelector labels.Selector
+	Plan              capacity.Options
+}
+
+// Parts are the neighbours that plans are made from.
+type Parts struct {
+	Clock        clock.WithTicker
+	Reservations *reservations.Ledger
+	Pending      *pending.Pods
+	Owners       *pending.Owners
+	Spending     *spending.Guard // nil: there is no guard
+	Claims       Claims
+	// Types returns the instance types of a node class, from memory.
+	Types   func(nodeClass string) (types []*capacity.InstanceType, unready string)
+	World   World
+	Planner Planner
+	// Rooms plans where nothing is bought. It is another Planner because a Planner remembers the catalog of its last plan.
+	Rooms   Planner
+	Nodes   Nodes
+	Gangs   Gangs // nil: no plugin handles groups
+	Daemons func() []*capacity.DaemonSet
+	Events  Recorder
+}
+
+// Carriers carry plans out, and know what has become of earlier ones.
+type Carriers struct {
+	Purchases Purchases
+	Committer Committer
+	Ownership Ownership
+	Recovery  Recovery
+	Launches  Launches
+	Queue     Queue
+	// Live reports whether the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed.
+	Live func() bool
+	// Status returns the status of an existing node for the ledger.
+	Status func(*corev1.Node) ledger.NodeStatus
+	// Tainted hears that a new node got a taint that keeps its pods off.
+	Tainted func(ledger.Tainted)
+	// LookAtLog has demand planned for again that was refused because the intent log was broken, once it isn't. It is called each second.
+	LookAtLog func()
+}
+
+// Demand is what is known of waiting pods before a plan is made for them, and what they are told.
+type Demand struct {
+	Triggers   *Triggers
+	Refusals   *Refusals
+	Relief     *Relief
+	Namespaces *Namespaces
+	Gatherer   *Gatherer
+	Verdicts   *Verdicts
+	Daemons    *DaemonCapacity
+}
+
+// NewDemand returns the part of provisioning that those who carry plans out need.
+func NewDemand(cfg Config, p Parts) *Demand {
+	t := NewTriggers(p.Reservations)
+	re := &Refusals{reservations: p.Reservations, pending: p.Pending, events: p.Events}
+	ns := &Namespaces{pending: p.Pending, refusals: re, triggers: t, selector: cfg.NamespaceSelector}
+	gangs := &gangPlans{plugin: p.Gangs, reservations: p.Reservations, pending: p.Pending, events: p.Events, refusals: re, triggers: t,
+		clock: p.Clock, pauses: map[pending.Group]pause{}, ungrouped: map[pending.Group]bool{}}
+	return &Demand{
+		Triggers: t, Refusals: re, Relief: &Relief{most: cfg.MaxInFlight}, Namespaces: ns,
+		Gatherer: &Gatherer{reservations: p.Reservations, pending: p.Pending, namespaces: ns, gangs: gangs, nominees: map[types.UID]nominee{}},
+		Verdicts: &Verdicts{reservations: p.Reservations, pending: p.Pending, spending: p.Spending, triggers: t},
+		Daemons:  &DaemonCapacity{reservations: p.Reservations, world: p.World, daemons: p.Daemons, triggers: t},
+	}
+}
+
+// Controllers make plans and have them carried out.
+type Controllers struct {
+	Provisioner  *Provisioner
+	Effects      *Effects
+	Rounds       *Rounds
+	Probes       *Probes
+	Relocation   *Relocation
+	Replacements *Replacements
+}
+
+// New returns controllers that do nothing until Provisioner.Serve.
+func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
+	gangs := d.Gatherer.gangs
+	v := &viewer{claims: p.Claims, types: p.Types, world: p.World, reservations: p.Reservations, pending: p.Pending, owners: p.Owners,
+		daemons: p.Daemons, spending: p.Spending, live: by.Live, status: by.Status, storage: &storageLimits{of: p.Pending.Classes.Storage()}, clock: p.Clock}
+	plans := &planning{viewer: v, planner: p.Planner, world: p.World, nodes: p.Nodes, pending: p.Pending, spending: p.Spending,
+		clock: p.Clock, options: cfg.Plan, refused: NewFilterRefusals(p.Clock)}
+	c := &Controllers{
+		Rounds: &Rounds{claims: p.Claims, gatherer: d.Gatherer, gangs: gangs, planning: plans, purchases: by.Purchases, committer: by.Committer,
+			refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, clock: p.Clock, verdicts: d.Verdicts, relief: d.Relief},
+		Probes: &Probes{claims: p.Claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, namespaces: d.Namespaces, gangs: gangs,
+			planning: plans, purchases: by.Purchases, committer: by.Committer, refusals: d.Refusals, ownership: by.Ownership, heldFrom: map[guard.Key]int{}},
+		Replacements: &Replacements{reservations: p.Reservations, pending: p.Pending, namespaces: d.Namespaces, triggers: d.Triggers, clock: p.Clock,
+			moves: map[string]*move{}},
+		Effects: &Effects{reservations: p.Reservations, pending: p.Pending, queue: by.Queue, events: p.Events, verdicts: d.Verdicts, launches: by.Launches,
+			tainted: by.Tainted, lookAtLog: by.LookAtLog, triggers: d.Triggers, relief: d.Relief, clock: p.Clock},
+	}
+	c.Relocation = &Relocation{moves: c.Replacements, claims: p.Claims, reservations: p.Reservations, pending: p.Pending, planning: plans,
+		purchases: by.Purchases, committer: by.Committer, ownership: by.Ownership, world: p.World}
+	c.Provisioner = &Provisioner{rounds: c.Rounds, probes: c.Probes, relocation: c.Relocation, daemons: d.Daemons, recovery: by.Recovery,
+		offers: &offers{reservations: p.Reservations, pending: p.Pending, viewer: v, world: p.World, planner: p.Rooms, nodes: p.Nodes,
+			committer: by.Committer, triggers: d.Triggers, options: cfg.Plan},
+		triggers: d.Triggers, clock: p.Clock, batchIdle: cfg.BatchIdle, batchMax: cfg.BatchMax}
+	return c
+}

@@ -1,0 +1,69 @@
+package provisioning
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+)
+
+// offers gives capacity that has appeared to pods that wait for instances in flight. It belongs to the planner's goroutine.
+type offers struct {
+	reservations *reservations.Ledger
+	pending      *pending.Pods
+	viewer       *viewer
+	world        World
+	planner      Planner // for plans without pools; the planner of rounds would forget its catalog over them
+	nodes        Nodes
+	committer    Committer
+	triggers     *Triggers
+	options      capacity.Options
+}
+
+// offer gives pods that wait for an instance capacity on nodes that can take them now, before newer demand is planned: higher priorities
+// first, then in the order of their plans. A pod that gets capacity gives up its reservation; a claim that no pod needs any more and that
+// was not launched is cancelled.
+func (o *offers) offer(ctx context.Context) {
+	if !o.triggers.room.Swap(false) {
+		return
+	}
+	freed := o.triggers.freed.Swap(false)
+	var waiting []ledger.Waiting
+	o.reservations.Read(func(l ledger.Reader) { waiting = l.Releasable(freed) })
+	if len(waiting) == 0 {
+		return
+	}
+	v, err := o.viewer.view(ctx, nil)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Could not take a view of the cluster; pods wait for their instances")
+		return
+	}
+	v.Pools, v.Demand = nil, demand(waiting)
+	for i, n := range v.Nodes {
+		if n.InFlight { // for pods that are planned there, no better than what they have
+			shut := *n
+			shut.Closed = true
+			v.Nodes[i] = &shut
+		}
+	}
+	d := Decider{Planner: o.planner, World: o.world, Nodes: o.nodes, Pod: o.pending.Get}
+	plan, err := d.Decide(ctx, &v.Scene, capacity.Options{IgnorePreferences: o.options.IgnorePreferences})
+	if err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "New capacity could not be offered to waiting pods")
+		}
+		return
+	}
+	if len(plan.Placements) == 0 {
+		return
+	}
+	o.committer.Book(ctx, v, plan, nil, func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
+		l.Reassign(placements, freed) // no pools, no new nodes
+	})
+	klog.FromContext(ctx).V(2).Info("Waiting pods get new capacity", "pods", len(plan.Placements), "waiting", len(waiting))
+}

@@ -1,0 +1,61 @@
+package provisioning
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Provisioner is the planner's goroutine: it waits for demand and serves it.
+type Provisioner struct {
+	rounds     *Rounds
+	probes     *Probes
+	relocation *Relocation
+	offers     *offers
+	daemons    *DaemonCapacity
+	recovery   Recovery
+	triggers   *Triggers
+	clock      clock.WithTicker
+	// A burst is planned when no pod has arrived for batchIdle, or at the latest batchMax after its first pod.
+	batchIdle, batchMax time.Duration
+}
+
+// Serve makes a plan whenever there is something to plan for. A panic that no step has caught leaves demand unchanged.
+func (p *Provisioner) Serve(ctx context.Context) {
+	p.triggers.Replan() // for the demand that a panic has left
+	for p.settle(ctx) {
+		p.daemons.keep(ctx)
+		p.offers.offer(ctx)
+		p.recovery.Readopt(ctx)
+		p.rounds.Round(ctx)
+		p.probes.Probe(ctx)
+		p.relocation.Relocate(ctx)
+	}
+}
+
+// settle waits for demand and then for the burst to end. It returns false when ctx has ended.
+func (p *Provisioner) settle(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-p.triggers.plan:
+	}
+	limit := p.clock.NewTimer(p.batchMax)
+	defer limit.Stop()
+	for {
+		idle := p.clock.NewTimer(p.batchIdle)
+		select {
+		case <-ctx.Done():
+			idle.Stop()
+			return false
+		case <-p.triggers.plan:
+			idle.Stop()
+		case <-idle.C():
+			return true
+		case <-limit.C():
+			idle.Stop()
+			return true
+		}
+	}
+}

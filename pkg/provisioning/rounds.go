@@ -1,0 +1,145 @@
+package provisioning
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+)
+
+// Rounds plans for the demand of bursts. It belongs to the planner's goroutine.
+type Rounds struct {
+	claims    Claims
+	gatherer  *Gatherer
+	gangs     *gangPlans
+	planning  *planning
+	purchases Purchases
+	committer Committer
+	refusals  *Refusals
+	ownership Ownership
+	triggers  *Triggers
+	clock     clock.PassiveClock
+	verdicts  *Verdicts
+	relief    *Relief
+}
+
+// Round serves the demand of one burst.
+//
+//  1. Gather: queued pods and their unscheduled siblings.
+//  2. View: snapshot, nodes in flight, reservations, pools, offerings, DaemonSets.
+//  3. Plan.
+//  4. Verify with the real filters; plan again without the refused placements as long as that helps, then refuse their pods.
+//  5. Reserve what is to be bought from the pools' limits, and write the plan to the ledger: pods for existing nodes may go at
+//     once.
+//  6. Launch what has to be bought, in the background.
+func (r *Rounds) Round(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	start := r.clock.Now()
+	changes := r.triggers.changes.Load()
+	defer func() {
+		// A change that arrived while the plan was made could not reopen pods that are refused only now.
+		if r.triggers.changes.Load() != changes {
+			r.triggers.reopen()
+		}
+	}()
+	defer r.relief.begins()()
+	r.verdicts.catchUp()
+	waiting, gangs := r.gatherer.Gather(ctx)
+	if len(waiting) == 0 {
+		return
+	}
+	if why := r.ownership.Hold(); why != "" {
+		r.ownership.RefuseHeld(ctx, UIDsOf(waiting), why)
+		return
+	}
+	if r.ownership.TakesOver() {
+		return
+	}
+	if why := r.claims.Problem(); why != "" {
+		r.ownership.LogBroken()
+		r.refusals.Refuse(ctx, UIDsOf(waiting), "nothing can be launched: "+why, true)
+		return
+	}
+	v, plan, err := r.planning.decide(ctx, waiting, gangs, nil)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		logger.Error(err, "No plan could be made; nothing is launched, and demand is planned for later")
+		r.refusals.Refuse(ctx, UIDsOf(waiting), err.Error(), true)
+		return
+	}
+	if v, plan = r.affordable(ctx, v, plan, waiting, gangs); ctx.Err() != nil {
+		return
+	}
+	claims := r.purchases.Reserve(plan, len(v.InFlight), Terms{})
+	r.gangs.paused(plan, gangs)
+	r.claims.ArchitecturesOpen(capacity.OpenArchitectures(plan))
+	launch := r.committer.Book(ctx, v, plan, claims, (*ledger.Ledger).Commit)
+	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
+		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", r.clock.Since(start))
+	r.relief.refused(v.Pools, plan.Refused)
+	for _, refused := range plan.Refused {
+		r.refusals.refusePlanned(ctx, refused)
+	}
+	launch()
+}
+
+// Propose returns what the next round would decide about the current demand, without any effect: nothing is reserved, written or launched.
+// It is for controllers that don't run.
+func (r *Rounds) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, error) {
+	waiting, gangs := r.gatherer.Gather(ctx)
+	v, plan, err := r.planning.decide(ctx, waiting, gangs, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &v.View, plan, nil
+}
+
+// affordable returns the plan, or a new plan for fewer pods if the spending guard would remove nodes that hold members of a bind group.
+// Removing such nodes would remove the group's other members too, again in each round, and nothing would ever be bought for any of them.
+func (r *Rounds) affordable(ctx context.Context, v *View, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[pending.Group]*Gang) (*View, *capacity.Plan) {
+	out := r.purchases.Preview(plan, Terms{})
+	why := map[types.UID]capacity.Removal{}
+	grouped := false
+	for _, pl := range plan.Placements {
+		if reason, ok := out[pl.Node]; ok {
+			why[pl.Pod.UID] = reason
+			grouped = grouped || pl.Group != 0
+		}
+	}
+	if !grouped || len(out) == len(plan.Nodes) {
+		return v, plan
+	}
+	var left []ledger.Waiting
+	refused := map[capacity.ClassKey]*capacity.Refusal{}
+	for _, w := range waiting {
+		reason, ok := why[w.Ref.UID]
+		if !ok {
+			left = append(left, w)
+			continue
+		}
+		given := refused[w.Class.Key]
+		if given == nil {
+			given = &capacity.Refusal{Class: w.Class, Message: reason.Message, Retryable: true, Soon: reason.Soon}
+			refused[w.Class.Key] = given
+		}
+		given.Pods = append(given.Pods, w.Ref)
+	}
+	v2, fewer, err := r.planning.decide(ctx, left, gangs, nil)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "No plan could be made for fewer pods", "pods", len(left))
+		return v, plan
+	}
+	for _, key := range slices.Sorted(maps.Keys(refused)) {
+		fewer.Refused = append(fewer.Refused, *refused[key])
+	}
+	return v2, fewer
+}
