@@ -14,6 +14,7 @@ const (
 	mostLines   = 80 // of a function
 	mostFields  = 12 // of a type with behaviour: one that has a mutex, a map or a channel
 	mostMethods = 40
+	mostPackage = 4000 // lines of a package, without its tests
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 	planner     = "is the planner's working state, which will be divided"
 )
 
-// large are the types that exceed the limits, and why they may for now. One that doesn't any more is to leave the list.
+// large are the types and packages that exceed the limits, and why they may for now. One that doesn't any more is to leave the list.
 var large = map[string]string{
 	"pkg/provisioning.search":    controllers,
 	"pkg/capacity/ledger.Ledger": "is one step machine; readers get an interface of their own", "pkg/capacity/ledger.node": "is a node of the ledger, whose steps change it in one place",
@@ -35,10 +36,10 @@ var large = map[string]string{
 	"pkg/simulate.World":   "is the scheduler's framework handle with what a simulation adds", "plugins/provision.Args": record,
 }
 
-// Large functions and types do several things. The product's are limited, so that each thing has a name.
+// Large functions, types and packages do several things. The product's are limited, so that each thing has a name.
 func TestSizes(t *testing.T) {
 	files := token.NewFileSet()
-	methods, found := map[string]int{}, map[string]bool{}
+	methods, lines, found := map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, root := range []string{"cmd", "pkg", "plugins"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", root), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -52,6 +53,8 @@ func TestSizes(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			folder = filepath.ToSlash(folder)
+			lines[folder] += files.Position(file.FileEnd).Line - 1
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.FuncDecl:
@@ -59,14 +62,14 @@ func TestSizes(t *testing.T) {
 						t.Errorf("%s: %s has %d lines, at most %d are allowed", files.Position(n.Pos()), n.Name.Name, lines, mostLines)
 					}
 					if name := receiver(n); name != "" {
-						methods[filepath.ToSlash(folder)+"."+name]++
+						methods[folder+"."+name]++
 					}
 				case *ast.TypeSpec:
 					s, ok := n.Type.(*ast.StructType)
 					if !ok || !behaves(s) || s.Fields.NumFields() <= mostFields {
 						return true
 					}
-					name := filepath.ToSlash(folder) + "." + n.Name.Name
+					name := folder + "." + n.Name.Name
 					if found[name] = true; large[name] == "" {
 						t.Errorf("%s: %s has %d fields, at most %d are allowed", files.Position(n.Pos()), name, s.Fields.NumFields(), mostFields)
 					}
@@ -79,12 +82,19 @@ func TestSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, n := range methods {
-		if n > mostMethods {
-			if found[name] = true; large[name] == "" {
-				t.Errorf("%s has %d methods, at most %d are allowed", name, n, mostMethods)
-			}
+	exceeds := func(name, what string, n, most int) {
+		if n <= most {
+			return
 		}
+		if found[name] = true; large[name] == "" {
+			t.Errorf("%s has %d %s, at most %d are allowed", name, n, what, most)
+		}
+	}
+	for name, n := range methods {
+		exceeds(name, "methods", n, mostMethods)
+	}
+	for folder, n := range lines {
+		exceeds(folder, "lines", n, mostPackage)
 	}
 	for name := range large {
 		if !found[name] {
