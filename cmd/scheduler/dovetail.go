@@ -109,7 +109,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	p.connect(ctx)
 	takeDownWithoutNodes(sched, names(profiles), d.reservations, d.classes)
 	if err := d.publish(ctx, profiles, liveState{
-		problem: func() string { return cmp.Or(p.external.Hold(), p.store.Problem()) }, cloud: p.provider.Status, claims: p.store.Claims, ledger: d.reservations.Summary,
+		problem: p.problem, cloud: p.provider.Status, claims: p.store.Claims, ledger: d.reservations.Summary,
 		pools: func() []*capacity.Pool { return p.store.Pools(p.provider.InstanceTypes) },
 	}); err != nil {
 		return err

@@ -285,8 +285,8 @@ func TestTheAPITakesEveryClaim(t *testing.T) {
 			if tc.claim != nil {
 				tc.claim(claim)
 			}
-			if problem := PoolProblem(pool, classKind); problem != "" {
-				t.Fatal(problem)
+			if err := PoolProblem(pool, classKind); err != nil {
+				t.Fatal(err)
 			}
 			nc, err := NodeClaimOf(claim, pool, &Batches{})
 			if err != nil {

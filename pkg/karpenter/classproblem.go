@@ -1,25 +1,26 @@
 package karpenter
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/awslabs/operatorpkg/status"
 )
 
 // NodeClassProblem returns why the node class of a pool can't be used, as far as the API objects tell. nc is nil when there is none.
-func NodeClassProblem(pool, kind, name string, nc status.Object) string {
+func NodeClassProblem(pool, kind, name string, nc status.Object) error {
 	switch {
 	case nc == nil:
-		return fmt.Sprintf("NodePool %s: spec.template.spec.nodeClassRef.name: there is no %s %s", pool, kind, name)
+		return fmt.Errorf("NodePool %s: spec.template.spec.nodeClassRef.name: there is no %s %s", pool, kind, name)
 	case Malformed(nc) != "":
-		return fmt.Sprintf("%s %s: %s", kind, name, Malformed(nc))
+		return fmt.Errorf("%s %s: %s", kind, name, Malformed(nc))
 	case !nc.GetDeletionTimestamp().IsZero():
-		return fmt.Sprintf("%s %s is being deleted", kind, name)
+		return fmt.Errorf("%s %s is being deleted", kind, name)
 	}
 	if c := ForeignNotReady(nc); c != nil {
-		return NotReadyText(kind, name, c)
+		return errors.New(NotReadyText(kind, name, c))
 	}
-	return ""
+	return nil
 }
 
 // summedUp is the reason of a Ready condition that summarizes the conditions beside it, as both we and Karpenter (operatorpkg) write

@@ -37,11 +37,12 @@ func PoolOf(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
 	if len(np.Spec.Limits) > 0 {
 		p.Limits = capacity.ResourcesOf(corev1.ResourceList(np.Spec.Limits))
 	}
-	if p.Unready = PoolProblem(np, class); p.Unready != "" {
+	err := PoolProblem(np, class)
+	if err != nil {
+		p.Unready = err.Error()
 		return p
 	}
 	p.MaxDollars, _ = maxDollars(np) // validation has accepted it
-	var err error
 	if p.Requirements, err = poolRequirements(template.Spec.Requirements, p.Labels); err != nil {
 		// Validation has accepted them, so this is a requirement that capacity's operators can't express.
 		p.Unready = fmt.Sprintf("%s: spec.template.spec.requirements: %v", NameForUser(np), err)
@@ -55,18 +56,18 @@ func PoolOf(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
 	return p
 }
 
-// PoolProblem returns why the pool can't be used, as far as the object itself tells; empty when it can.
-func PoolProblem(np *karpv1.NodePool, class schema.GroupKind) string {
+// PoolProblem returns why the pool can't be used, as far as the object itself tells; nil when it can.
+func PoolProblem(np *karpv1.NodePool, class schema.GroupKind) error {
 	switch {
 	case Malformed(np) != "":
-		return fmt.Sprintf("%s: %s", NameForUser(np), Malformed(np))
+		return fmt.Errorf("%s: %s", NameForUser(np), Malformed(np))
 	case !np.DeletionTimestamp.IsZero():
-		return NameForUser(np) + " is being deleted"
+		return fmt.Errorf("%s is being deleted", NameForUser(np))
 	}
 	if errs := ValidatePool(np, class); len(errs) > 0 {
-		return fmt.Sprintf("%s: %s", NameForUser(np), JoinErrors(errs))
+		return fmt.Errorf("%s: %s", NameForUser(np), JoinErrors(errs))
 	}
-	return ""
+	return nil
 }
 
 // poolRequirements returns the template's requirements and labels by normalized key. Several entries of one key are intersected, and
@@ -101,7 +102,9 @@ func WithTypes(pools []*capacity.Pool, kind string, class func(name string) stat
 	for _, one := range pools {
 		p := *one
 		if p.Unready == "" {
-			p.Unready = NodeClassProblem(p.Name, kind, p.NodeClass, class(p.NodeClass))
+			if err := NodeClassProblem(p.Name, kind, p.NodeClass, class(p.NodeClass)); err != nil {
+				p.Unready = err.Error()
+			}
 		}
 		if p.Unready == "" {
 			p.Types, p.Unready = types(p.NodeClass)

@@ -236,7 +236,7 @@ func TestInvalidPools(t *testing.T) {
 						np.Spec.Template.Spec.Taints = []corev1.Taint{{Key: key, Value: value, Effect: "NoSchedule"}}
 						np.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: key, Operator: op, Values: []string{value}}}
 					})
-					if theirs := np.RuntimeValidate(context.Background()); theirs != nil && PoolProblem(np, classKind) == "" {
+					if theirs := np.RuntimeValidate(context.Background()); theirs != nil && PoolProblem(np, classKind) == nil {
 						t.Errorf("%q %q %q is refused by Karpenter (%v) and not by us", key, op, value, theirs)
 					}
 				}

@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,10 +13,13 @@ import (
 
 // What standalone NodeClaims need of the world.
 
-func (w *world) NodeClassProblem(string) string {
+func (w *world) NodeClassProblem(string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.classProblem
+	if w.classProblem != "" {
+		return errors.New(w.classProblem)
+	}
+	return nil
 }
 
 func (w *world) NodeClassEnds(context.Context, string) (reason, why string, err error) {

@@ -265,7 +265,7 @@ func (w *world) after(name string) error {
 
 // Claims.
 
-func (w *world) Problem() string { return "" }
+func (w *world) Problem() error { return nil }
 func (w *world) WaitForSync(ctx context.Context) bool {
 	if w.unread {
 		<-ctx.Done()

@@ -25,8 +25,8 @@ type Cloud interface {
 
 // ClaimLog stores NodeClaims, which are the intent log, and knows the pools they belong to.
 type ClaimLog interface {
-	// Problem returns why nothing can be launched at all (a missing CRD), or "".
-	Problem() string
+	// Problem returns why nothing can be launched at all (a missing CRD), or nil.
+	Problem() error
 	// WaitForSync returns when the claims have been read, or false when ctx ends first.
 	WaitForSync(ctx context.Context) bool
 	// Pools returns the pools in the order in which they are tried, each with its usage of its limits. Claims that Reserve has counted and
@@ -43,8 +43,8 @@ type ClaimLog interface {
 	// Release undoes Reserve for a claim that won't be written. It does nothing for a claim that isn't reserved.
 	Release(name string)
 	Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim, error)
-	// NodeClassProblem returns why nothing can be launched with a node class now, as far as its object shows, or "".
-	NodeClassProblem(name string) string
+	// NodeClassProblem returns why nothing can be launched with a node class now, as far as its object shows, or nil.
+	NodeClassProblem(name string) error
 	// NodeClassEnds asks the API server, past every cache, whether a standalone NodeClaim with the node class has to end: there is no such
 	// class, or another controller reports that it is not ready. If reason is empty the launch is tried again.
 	NodeClassEnds(ctx context.Context, name string) (reason, why string, err error)

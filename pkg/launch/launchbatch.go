@@ -150,8 +150,8 @@ func (b *batchLauncher) prepare(ctx context.Context, w *batch) (capacity.LaunchB
 	if len(w.claims) == 0 || b.ownership.held(ctx, w) {
 		return capacity.LaunchBatch{}, false
 	}
-	if why := b.claims.NodeClassProblem(w.pool.NodeClass); why != "" { // since the plan, or since the last attempt
-		b.cleanup.fail(ctx, w.claims, "NodeClassNotReady", why, false)
+	if err := b.claims.NodeClassProblem(w.pool.NodeClass); err != nil { // since the plan, or since the last attempt
+		b.cleanup.fail(ctx, w.claims, "NodeClassNotReady", err.Error(), false)
 		return capacity.LaunchBatch{}, false
 	}
 	w.attempt++

@@ -176,7 +176,7 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
 	if p.Spending != nil {
 		c.writer = spending.NewWriter(p.Spending, spending.WriterParts{Clock: p.Clock, Claims: c.claims, All: c.claims.allClaims, TryNode: p.Cluster.TryNode,
-			Each: c.calls.each, Paused: func() bool { return p.Hold() != "" || c.claims.Problem() != "" }})
+			Each: c.calls.each, Paused: func() bool { return p.Hold() != "" || c.claims.Problem() != nil }})
 	}
 	c.recovery = &recovery{claims: c.claims, reservations: p.Reservations, restorer: c.restorer, resumption: c.resumption, spending: p.Spending,
 		daemonCapacity: c.demand.Daemons, orders: c.orders, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}

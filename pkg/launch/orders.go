@@ -93,7 +93,7 @@ func (s *standalone) takeOrders(ctx context.Context) (open bool) {
 			continue
 		}
 		open = true
-		if s.ownership.Hold() == "" && s.claims.Problem() == "" && s.orders.begin(c) {
+		if s.ownership.Hold() == "" && s.claims.Problem() == nil && s.orders.begin(c) {
 			s.calls.wg.Go(func() {
 				if err := panics.Catch(ctx, "launch", func() error {
 					s.order(ctx, c)
@@ -151,8 +151,8 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 		s.cleanup.giveUp(ctx, c.Name, "NotLaunched", "created by another provisioner and never launched; its pods are planned for anew")
 		return
 	}
-	if why := s.claims.NodeClassProblem(c.NodeClass); why != "" {
-		s.withoutClass(ctx, c, why)
+	if err := s.claims.NodeClassProblem(c.NodeClass); err != nil {
+		s.withoutClass(ctx, c, err.Error())
 		return
 	}
 	n, reason, why, again := s.resolve(c)

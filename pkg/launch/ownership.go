@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,8 @@ type Ownership struct {
 	troubled atomic.Bool   // demand was refused because the intent log is broken
 }
 
+var errUnread = errors.New("not all of the pools, node classes and overlays have been read yet")
+
 // holdPoll is how often to check whether another controller still owns nodes and claims.
 const holdPoll = time.Second
 
@@ -38,7 +41,7 @@ func (o *Ownership) LogBroken() { o.troubled.Store(true) }
 
 // lookAtLog has demand planned for again that was refused because the intent log was broken, once it isn't.
 func (o *Ownership) lookAtLog() {
-	if o.troubled.Load() && o.claims.Problem() == "" {
+	if o.troubled.Load() && o.claims.Problem() == nil {
 		o.troubled.Store(false)
 		o.triggers.Changed()
 	}
@@ -129,9 +132,9 @@ func (o *Ownership) unread(ctx context.Context) {
 	if len(waiting) == 0 {
 		return
 	}
-	why := o.claims.Problem()
-	if why == "" {
-		why = "not all of the pools, node classes and overlays have been read yet"
+	err := o.claims.Problem()
+	if err == nil {
+		err = errUnread
 	}
-	o.refusals.Refuse(ctx, provisioning.UIDsOf(waiting), "nothing can be launched: "+why, true)
+	o.refusals.Refuse(ctx, provisioning.UIDsOf(waiting), "nothing can be launched: "+err.Error(), true)
 }

@@ -103,7 +103,7 @@ func claimsOf(set *manifest.Set, class schema.GroupKind) []*capacity.Claim {
 	return out
 }
 
-func (s *shop) Problem() string { return "" }
+func (s *shop) Problem() error { return nil }
 
 func (s *shop) ExpectedTaints(string) []corev1.Taint { return nil }
 

@@ -24,8 +24,8 @@ type World interface {
 type Claims interface {
 	// Current returns what is known about a claim, whether or not the log shows it yet, or nil.
 	Current(name string) *capacity.Claim
-	// Problem returns why nothing can be launched at all (a missing CRD), or "".
-	Problem() string
+	// Problem returns why nothing can be launched at all (a missing CRD), or nil.
+	Problem() error
 	// Pools returns the pools in the order in which they are tried, each with its usage of its limits.
 	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
 	// ExpectedTaints returns the taints that nodes of the pool are known to get.

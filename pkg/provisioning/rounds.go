@@ -62,9 +62,9 @@ func (r *Rounds) Round(ctx context.Context) {
 	if r.ownership.TakesOver() {
 		return
 	}
-	if why := r.claims.Problem(); why != "" {
+	if err := r.claims.Problem(); err != nil {
 		r.ownership.LogBroken()
-		r.refusals.Refuse(ctx, UIDsOf(waiting), "nothing can be launched: "+why, true)
+		r.refusals.Refuse(ctx, UIDsOf(waiting), "nothing can be launched: "+err.Error(), true)
 		return
 	}
 	v, plan, err := r.planning.decide(ctx, waiting, gangs, nil)

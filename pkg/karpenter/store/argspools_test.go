@@ -37,7 +37,7 @@ func TestPoolsOfArguments(t *testing.T) {
 	}
 	w.run()
 	w.eventually("synced", w.Synced)
-	if p := w.Problem(); p != "" {
+	if p := w.Problem(); p != nil {
 		t.Errorf("problem %q", p)
 	}
 	p := w.pool("args_main")

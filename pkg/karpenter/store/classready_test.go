@@ -56,8 +56,12 @@ func TestClassesThatAreNotReadyByAnothersWord(t *testing.T) {
 			if got := w.pool("p").Unready; got != tc.unready {
 				t.Errorf("the pool is unready: %q, want %q", got, tc.unready)
 			}
-			if got := w.NodeClassProblem("default"); got != tc.unready {
-				t.Errorf("problem %q, want %q", got, tc.unready)
+			problem := ""
+			if err := w.NodeClassProblem("default"); err != nil {
+				problem = err.Error()
+			}
+			if problem != tc.unready {
+				t.Errorf("problem %q, want %q", problem, tc.unready)
 			}
 			reason, why, err := w.NodeClassEnds(w.ctx, "default")
 			if err != nil || why != tc.unready || (reason == reasonClassNotReady) != (tc.unready != "") {

@@ -17,11 +17,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// NodeClassProblem returns why nothing can be launched with the class, as far as its object tells; empty when it is usable.
-func (s *Store) NodeClassProblem(name string) string {
+// NodeClassProblem returns why nothing can be launched with the class, as far as its object tells; nil when it is usable.
+func (s *Store) NodeClassProblem(name string) error {
 	nc := s.class(name)
 	if nc == nil {
-		return fmt.Sprintf("there is no %s %s", s.nodeClass.Kind, name)
+		return fmt.Errorf("there is no %s %s", s.nodeClass.Kind, name)
 	}
 	return karpenter.NodeClassProblem("", s.nodeClass.Kind, name, nc)
 }

@@ -62,7 +62,7 @@ func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
 		return
 	}
 	nc := p.class(ref.Name)
-	if problem := karpenter.NodeClassProblem(np.Name, kind.Kind, ref.Name, nc); problem != "" {
+	if err := karpenter.NodeClassProblem(np.Name, kind.Kind, ref.Name, nc); err != nil {
 		reason := reasonClassNotFound
 		switch {
 		case nc != nil && karpenter.Malformed(nc) != "":
@@ -72,7 +72,7 @@ func (p *poolStatus) classReady(np *karpv1.NodePool, set status.ConditionSet) {
 		case nc != nil:
 			reason = "NodeClassTerminating"
 		}
-		set.SetFalse(karpv1.ConditionTypeNodeClassReady, reason, shorten(problem))
+		set.SetFalse(karpv1.ConditionTypeNodeClassReady, reason, shorten(err.Error()))
 		return
 	}
 	ready := nc.StatusConditions(status.WithObservedOnly()).Get(status.ConditionReady)

@@ -26,7 +26,7 @@ func (s *Store) classStamp(nc status.Object, clusterCA string) karpenter.Stamp {
 // version of this program, its claims are stamped first. A pool that can't be used is not stamped yet.
 func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
 	st := karpenter.PoolStamp(np)
-	if karpenter.PoolProblem(np, p.nodeClass.GroupKind()) != "" || st.On(np.Annotations) {
+	if karpenter.PoolProblem(np, p.nodeClass.GroupKind()) != nil || st.On(np.Annotations) {
 		return nil
 	}
 	if !st.Current(np.Annotations) {

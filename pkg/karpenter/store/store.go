@@ -272,18 +272,18 @@ func (s *Store) WaitForSync(ctx context.Context) bool {
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) { return s.Synced(), nil }) == nil
 }
 
-// Problem returns why nothing may be launched, because no NodeClaim could be written; empty when all is well.
-func (s *Store) Problem() string {
+// Problem returns why nothing may be launched, because no NodeClaim could be written; nil when all is well.
+func (s *Store) Problem() error {
 	absent, err := s.claims.state()
 	switch {
 	case absent:
-		return fmt.Sprintf("CustomResourceDefinition %s.%s is not installed: nothing can be launched", s.claims.Resource, s.claims.Group)
+		return fmt.Errorf("CustomResourceDefinition %s.%s is not installed: nothing can be launched", s.claims.Resource, s.claims.Group)
 	case err != nil:
-		return fmt.Sprintf("NodeClaims can't be read: %v", err)
+		return fmt.Errorf("NodeClaims can't be read: %w", err)
 	case !s.claims.synced():
-		return "NodeClaims have not been read yet"
+		return errors.New("NodeClaims have not been read yet")
 	}
-	return ""
+	return nil
 }
 
 // Pools returns the pools in the order in which they are tried, each with the instance types that types returns for its node class, as

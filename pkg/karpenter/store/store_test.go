@@ -269,12 +269,13 @@ func TestMissingDefinitions(t *testing.T) {
 		api.missing[k.Kind+"List"] = true
 	}
 	w := newWorld(t, api)
-	if w.Problem() == "" {
+	if w.Problem() == nil {
 		t.Error("no problem although nothing has been read")
 	}
 	w.run()
 	w.eventually("it is said what is missing", func() bool {
-		return w.Problem() == "CustomResourceDefinition nodeclaims.karpenter.sh is not installed: nothing can be launched"
+		p := w.Problem()
+		return p != nil && p.Error() == "CustomResourceDefinition nodeclaims.karpenter.sh is not installed: nothing can be launched"
 	})
 	if w.Synced() {
 		t.Error("synced although it is not known which claims there are")
@@ -285,7 +286,7 @@ func TestMissingDefinitions(t *testing.T) {
 
 	api.install(karpenter.NodeClaims)
 	w.eventually("claims are enough: pools may come from elsewhere", w.Synced)
-	if p := w.Problem(); p != "" {
+	if p := w.Problem(); p != nil {
 		t.Errorf("problem %q", p)
 	}
 	if n := len(w.Pools(nil)); n != 0 {
@@ -456,7 +457,7 @@ func TestNewStoreMakesNoCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Problem() == "" || s.Synced() {
+	if s.Problem() == nil || s.Synced() {
 		t.Error("a store that never ran knows all")
 	}
 	for _, k := range kinds {

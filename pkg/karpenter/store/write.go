@@ -38,12 +38,12 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 	if np == nil {
 		return nil, fmt.Errorf("creating NodeClaim %s: NodePool %s: %w: there is none", c.Name, c.Pool, ErrPoolUnusable)
 	}
-	if problem := karpenter.PoolProblem(np, s.nodeClass.GroupKind()); problem != "" {
-		return nil, fmt.Errorf("creating NodeClaim %s: %w: %s", c.Name, ErrPoolUnusable, problem)
+	if err := karpenter.PoolProblem(np, s.nodeClass.GroupKind()); err != nil {
+		return nil, fmt.Errorf("creating NodeClaim %s: %w: %w", c.Name, ErrPoolUnusable, err)
 	}
 	class := s.class(np.Spec.Template.Spec.NodeClassRef.Name)
-	if problem := karpenter.NodeClassProblem(np.Name, s.nodeClass.Kind, np.Spec.Template.Spec.NodeClassRef.Name, class); problem != "" {
-		return nil, fmt.Errorf("creating NodeClaim %s: %w: %s", c.Name, ErrPoolUnusable, problem)
+	if err := karpenter.NodeClassProblem(np.Name, s.nodeClass.Kind, np.Spec.Template.Spec.NodeClassRef.Name, class); err != nil {
+		return nil, fmt.Errorf("creating NodeClaim %s: %w: %w", c.Name, ErrPoolUnusable, err)
 	}
 	nc, err := karpenter.NodeClaimOf(c, np, &s.batches)
 	if err != nil {
