@@ -19,11 +19,11 @@ var (
 
 // What tests begin with.
 var (
-	start, testInstance            = fixtures.Start, fixtures.Instance
-	testPool, testClass, testClaim = fixtures.Pool, fixtures.Class, fixtures.Claim
-	plain, fromYAML, same          = fixtures.Plain, fixtures.FromYAML, fixtures.Same
-	testOverlay, price, adjusted   = fixtures.Overlay, fixtures.Price, fixtures.Adjusted
-	twoTypes, offered, byHand      = fixtures.TwoTypes, fixtures.Offered, fixtures.ByHand
+	start, testInstance          = fixtures.Start, fixtures.Instance
+	testPool, testClaim          = fixtures.Pool, fixtures.Claim
+	fromYAML, same               = fixtures.FromYAML, fixtures.Same
+	testOverlay, price, adjusted = fixtures.Overlay, fixtures.Price, fixtures.Adjusted
+	twoTypes, offered, byHand    = fixtures.TwoTypes, fixtures.Offered, fixtures.ByHand
 )
 
 const (

@@ -37,7 +37,7 @@ var (
 var (
 	start, testInstance            = fixtures.Start, fixtures.Instance
 	testPool, testClass, testClaim = fixtures.Pool, fixtures.Class, fixtures.Claim
-	plain, fromYAML, same          = fixtures.Plain, fixtures.FromYAML, fixtures.Same
+	plain, fromYAML                = fixtures.Plain, fixtures.FromYAML
 	testOverlay, price, adjusted   = fixtures.Overlay, fixtures.Price, fixtures.Adjusted
 	twoTypes, offered, byHand      = fixtures.TwoTypes, fixtures.Offered, fixtures.ByHand
 )
