@@ -177,6 +177,7 @@ func (gangOfTwo) Min(pending.Group) (int, bool) { return 2, true }
 // A gang that can't be placed backs off: otherwise each of its members would cause another plan for all of them.
 func TestRefusedGangRests(t *testing.T) {
 	w := newWorld(t)
+	w.clock = testingclock.NewFakeClock(time.Now())
 	w.gangs = gangOfTwo{}
 	w.build()
 	m := w.parts
@@ -189,14 +190,13 @@ func TestRefusedGangRests(t *testing.T) {
 		w.reservations.Submit(capacity.RefOf(pod), c)
 	}
 	m.Rounds.Round(t.Context())
-	for i := range 2 { // each member has failed in a scheduling cycle of its own
-		pod := w.pod(i)
-		pod.Labels = map[string]string{pending.LabelGroup: "g"}
-		c, _ := w.pending.Classes.Class(pod)
-		w.reservations.Submit(capacity.RefOf(pod), c)
+	// The members' own back-off ends, and no pool has changed: only the gang's is left.
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Relieved(now) })
+	if n := len(w.queued()); n != 2 {
+		t.Fatalf("%d pods are queued, want both that were refused", n)
 	}
-	if _, gangs := m.demand.Gatherer.Gather(t.Context()); len(gangs) > 0 {
-		t.Error("nothing keeps it from being planned for again at once")
+	if waiting, gangs := m.demand.Gatherer.Gather(t.Context()); len(waiting)+len(gangs) > 0 {
+		t.Errorf("nothing keeps it from being planned for again at once: %d pods, %d gangs", len(waiting), len(gangs))
 	}
 }
 
