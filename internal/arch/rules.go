@@ -38,6 +38,9 @@ func own(folders ...string) []string {
 	return paths
 }
 
+// launching is all that turns demand into instances: the launcher, and the packages that it is made of.
+var launching = own("pkg/launch", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/daemons", "pkg/podevents")
+
 // Rules of the module.
 var Rules = []Rule{
 	{"pkg/capacity", []string{clientGo, runtime, framework, scheduler, "sigs.k8s.io/scheduler-plugins"}, "a decision is made from values alone, so that it can be tested, replayed and run offline"},
@@ -45,7 +48,7 @@ var Rules = []Rule{
 	{"pkg/capacity", []string{clock, "time/tzdata", "context"}, "time comes in as a value and nothing here waits"},
 	{"pkg/capacity", []string{awsSDK, ec2Types, karpTypes}, "a second cloud or another API is a folder, not a change of the arithmetic"},
 	{"pkg/capacity", []string{"net", "net/http", "os"}, "no input and no output"},
-	{"pkg/capacity", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "imports point down, and this is the floor"},
+	{"pkg/capacity", append(own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "imports point down, and this is the floor"},
 
 	{"pkg/capacity/ledger", own("pkg/capacity/planner"), "it keeps what a plan reserves, however the plan was made"},
 	{"pkg/capacity/guard", own("pkg/capacity/planner"), "it judges instances, not plans"},
@@ -60,20 +63,20 @@ var Rules = []Rule{
 	{"pkg/objects", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "plain facts of pods and nodes, for everybody"},
 
 	{"pkg/cloudprovider", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types}, "clouds, controllers and adapters all import it"},
-	{"pkg/cloudprovider", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it says what is asked of a cloud, and knows none"},
+	{"pkg/cloudprovider", append(own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "it says what is asked of a cloud, and knows none"},
 
 	{"pkg/legacy", append(own("pkg", "plugins"), clientGo, runtime, awsSDK, ec2Types), "types of an older API, for whoever reads or converts them"},
 
 	{"pkg/aws", []string{clientGo, runtime}, "EC2 is asked on behalf of whoever calls; what the cluster knows comes in as values"},
 	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
-	{"pkg/aws", own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/aws", append(own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "edges don't know each other, nor who uses them"},
 
 	{"pkg/karpenter", []string{awsSDK, ec2Types}, "API objects are read and written without a cloud at hand; what is in a node class is the cloud's business"},
 	{"pkg/karpenter", []string{framework, scheduler}, "API objects have nothing to do with a scheduling cycle"},
-	{"pkg/karpenter", own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/karpenter", append(own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "edges don't know each other, nor who uses them"},
 
 	{"pkg/simulate", []string{awsSDK, ec2Types, karpTypes}, "filters see nodes and pods; where nodes come from is none of their business"},
-	{"pkg/simulate", own("pkg/capacity/planner", "pkg/aws", "pkg/karpenter", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "edges don't know each other, nor who uses them"},
+	{"pkg/simulate", append(own("pkg/capacity/planner", "pkg/aws", "pkg/karpenter", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "edges don't know each other, nor who uses them"},
 
 	{"pkg/reservations", []string{clientGo, runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "plugins ask it in the scheduling cycle, and it knows no API object"},
 	{"pkg/reservations", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/pending", "pkg/spending", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "those who ask and those who change it lean on it"},
@@ -99,17 +102,17 @@ var Rules = []Rule{
 
 	{"pkg/lifecycle", []string{awsSDK, ec2Types}, "this package names what it needs of the cloud as an interface"},
 	{"pkg/lifecycle", []string{framework, scheduler}, "a node's life goes on whatever the scheduler does"},
-	{"pkg/lifecycle", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/disruption", "plugins"), "a package names what it needs; cmd wires it"},
+	{"pkg/lifecycle", append(own("pkg/aws", "pkg/simulate", "pkg/disruption", "plugins"), launching...), "a package names what it needs; cmd wires it"},
 
 	{"pkg/disruption", []string{awsSDK, ec2Types}, "this package names what it needs of the cloud as an interface"},
 	{"pkg/disruption", []string{framework, scheduler}, "this package asks through an interface whether pods fit elsewhere"},
-	{"pkg/disruption", own("pkg/aws", "pkg/simulate", "pkg/launch", "plugins"), "a package names what it needs; cmd wires it"},
+	{"pkg/disruption", append(own("pkg/aws", "pkg/simulate", "plugins"), launching...), "a package names what it needs; cmd wires it"},
 
 	{"pkg/poolmetrics", append(own("pkg", "plugins"), clientGo, awsSDK, karpTypes), "all parts have metrics by pool, so it leans on none of them"},
 	{"pkg/version", append(own("pkg", "plugins"), clientGo, awsSDK), "all parts say which build they belong to, so it leans on none of them"},
 
 	{"pkg/manifest", []string{awsSDK, framework, scheduler + "/pkg/scheduler"}, "to read manifests takes neither a cloud nor a scheduling cycle"},
-	{"pkg/manifest", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "pkg/offline", "plugins"), "objects are read for whoever needs them"},
+	{"pkg/manifest", append(own("pkg/aws", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "pkg/offline", "plugins"), launching...), "objects are read for whoever needs them"},
 
 	{"pkg/offline", []string{awsSDK}, "what there is to buy comes in as values: a plan offline asks nobody"},
 	{"pkg/offline", own("pkg/aws", "pkg/disruption", "plugins"), "it only introduces rooms of the production path to manifests; cmd brings the catalogue"},
