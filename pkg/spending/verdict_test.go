@@ -122,6 +122,9 @@ func TestEmptiedWhileItsPodsWait(t *testing.T) {
 		}
 		p.Emptied("c")
 		p.Ended("c", true)
+		if all := p.state.instances; len(all.byClaim)+len(all.byNode)+len(all.byPod) > 0 {
+			t.Errorf("it is watched after its end: %v", all)
+		}
 		if got := p.verdict("c"); got != want {
 			t.Errorf("pods wait: %v: %s, want %s", waits, got, want)
 		}
