@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"errors"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,6 +73,11 @@ func (c *Claim) Remaining(now time.Time) float64 {
 // mostOfAnything limits how much of a resource one claim may report: far more than any instance has, and little enough that the sum over
 // all claims of a pool doesn't overflow.
 const mostOfAnything = 1 << 48
+
+// Instance returns what the claim records about its instance.
+func (c *Claim) Instance() Instance {
+	return Instance{ID: InstanceID(c.ProviderID), ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}
+}
 
 // Takes returns what the claim counts for against its pool's limits, including itself as a node: its capacity once it is launched, until
 // then the largest capacity it may get. The caller owns the result.
@@ -201,6 +207,12 @@ type Instance struct {
 	EndReason string
 	// Taken: the cloud ended the instance because it wanted its capacity back. That counts as no failure.
 	Taken bool
+}
+
+// SameMachine reports whether what was recorded about an instance still holds.
+func (i Instance) SameMachine(as Instance) bool {
+	return i.ProviderID == as.ProviderID && i.InstanceType == as.InstanceType && i.Zone == as.Zone && i.CapacityType == as.CapacityType &&
+		i.ReservationID == as.ReservationID && i.Tenancy == as.Tenancy && maps.Equal(i.Labels, as.Labels)
 }
 
 // Ended reports whether the instance is shutting down or terminated.

@@ -39,6 +39,17 @@ func (cl *cleanup) cancel(ctx context.Context, claim string) {
 	cl.triggers.Recount()
 }
 
+// drop is cancel for a claim of the last leader, which may have recorded a launch that isn't seen yet: then the claim stays, and ends if
+// nothing comes of it.
+func (cl *cleanup) drop(ctx context.Context, claim string) {
+	if dropped, err := cl.claims.Drop(ctx, claim); err != nil || !dropped {
+		klog.FromContext(ctx).Info("Keeping a claim that seemed not to be launched", "nodeClaim", claim, "err", err)
+		return
+	}
+	cl.forget(claim)
+	cl.triggers.Recount()
+}
+
 // fail ends claims whose launch has failed and returns their pods to the planner. Standalone NodeClaims stay: they belong to the users who
 // wrote them.
 func (cl *cleanup) fail(ctx context.Context, claims []*capacity.Claim, reason, why string, exhausted bool) {

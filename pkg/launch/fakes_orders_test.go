@@ -90,7 +90,7 @@ func (w *world) isNode(name string) bool {
 	if c == nil || c.NodeName == "" || w.nodes[c.NodeName] == nil {
 		return false
 	}
-	_, lives := w.instances[instanceOf(c).ID]
+	_, lives := w.instances[c.Instance().ID]
 	return lives
 }
 

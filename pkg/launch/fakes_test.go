@@ -85,8 +85,9 @@ type world struct {
 	// cache doesn't show.
 	replicas, stale *int64
 	unseen          map[string]bool
-	podsOn          map[string][]*corev1.Pod // by node
-	otherPods       map[string][]*corev1.Pod // bound to a node name, by an earlier Node
+	stored          map[string]*capacity.Claim // claims as the API server has them, where the cache is behind
+	podsOn          map[string][]*corev1.Pod   // by node
+	otherPods       map[string][]*corev1.Pod   // bound to a node name, by an earlier Node
 	killed          []string
 	denies          func(*corev1.Node) error // admission of Nodes; under mu
 	// classProblem is what is wrong with the node class object.
@@ -427,6 +428,23 @@ func (w *world) Delete(_ context.Context, name string) error {
 	defer w.mu.Unlock()
 	delete(w.claims, name)
 	return w.after("Delete")
+}
+
+func (w *world) Drop(_ context.Context, name string) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.call("Drop"); err != nil {
+		return false, err
+	}
+	c := w.claims[name]
+	if now := w.stored[name]; now != nil {
+		c = now
+	}
+	if c != nil && (c.Launched || c.LaunchBatch != nil && c.LaunchBatch.Token != "") {
+		return false, w.after("Drop")
+	}
+	delete(w.claims, name)
+	return true, w.after("Drop")
 }
 
 // Cloud: small holds one pod, large four.

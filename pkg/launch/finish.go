@@ -75,7 +75,7 @@ func (f *finisher) finishNode(ctx context.Context, c *capacity.Claim, inst capac
 		}
 		return
 	}
-	recorded = recorded && sameMachine(inst, known) && len(c.Allocatable) > 0 && !known.NameUnsure
+	recorded = recorded && inst.SameMachine(known) && len(c.Allocatable) > 0 && !known.NameUnsure
 	inst = known
 	if !f.awaitType(ctx, c, inst) {
 		return
@@ -184,12 +184,6 @@ func (f *finisher) lost(ctx context.Context, c *capacity.Claim, inst capacity.In
 		f.spending.Fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: objects.OneLine(why.Error())})
 	}
 	f.cleanup.fail(ctx, []*capacity.Claim{c}, reasonInstanceLost, why.Error(), false)
-}
-
-// sameMachine reports whether what was recorded about an instance still holds.
-func sameMachine(a, b capacity.Instance) bool {
-	return a.ProviderID == b.ProviderID && a.InstanceType == b.InstanceType && a.Zone == b.Zone && a.CapacityType == b.CapacityType &&
-		a.ReservationID == b.ReservationID && a.Tenancy == b.Tenancy && maps.Equal(a.Labels, b.Labels)
 }
 
 // recordLaunched writes the instance, its labels and its capacity on the claim.

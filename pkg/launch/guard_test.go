@@ -39,6 +39,21 @@ func TestLaunchBatchStopsWhenItsPodsHaveGone(t *testing.T) {
 	}
 }
 
+// The cache shows a claim as the last leader had written it first; the launch that it recorded then is known to the API server only.
+func TestLaunchesOfTheLastLeaderAreKept(t *testing.T) {
+	w := newWorld(t)
+	w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool"}
+	w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool"}
+	w.stored = map[string]*capacity.Claim{"a": {Name: "a", UID: "a", Pool: "pool", Launched: true, ProviderID: "aws:///z/i-a"}}
+	w.run()
+	w.until("the other is gone", func() bool { return w.claims["b"] == nil && w.calls["Drop"] == 2 })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.claims["a"] == nil {
+		t.Error("it was deleted, with the pods on its node")
+	}
+}
+
 // The call was recorded, and perhaps made; then the leader died, and the pods ended.
 func TestRestartMakesNoCallForPodsThatHaveGone(t *testing.T) {
 	t.Parallel()

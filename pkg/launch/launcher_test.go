@@ -37,7 +37,7 @@ func (w *world) exactly(n int) {
 			return false
 		}
 		for _, c := range w.claims {
-			if _, ok := w.instances[instanceOf(c).ID]; !ok || c.NodeName == "" {
+			if _, ok := w.instances[c.Instance().ID]; !ok || c.NodeName == "" {
 				return false
 			}
 		}

@@ -28,7 +28,7 @@ func TestClaimMadeByHandBecomesANode(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.claims["mine"]
-	if got := w.instances[instanceOf(c).ID].InstanceType; got != "large" {
+	if got := w.instances[c.Instance().ID].InstanceType; got != "large" {
 		t.Errorf("launched as %s, which does not hold what is asked", got)
 	}
 	if c.Labels["by"] != "hand" || len(w.tokens) != 1 {

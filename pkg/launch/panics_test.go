@@ -59,7 +59,7 @@ func TestPanicsAreFailedTries(t *testing.T) {
 				}
 				if tc.told == "" { // its kubelet has created its own Node
 					for _, c := range claims {
-						name := "node-" + instanceOf(c).ID
+						name := "node-" + c.Instance().ID
 						if err := w.CreateNode(t.Context(), w.NodeFor(c, capacity.Instance{ProviderID: c.ProviderID, NodeName: name}, nil)); err != nil {
 							t.Fatal(err)
 						}

@@ -129,10 +129,10 @@ func (r *recovery) recover(ctx context.Context, done func()) {
 		return
 	}
 	for _, c := range drop {
-		r.calls.background(ctx, func() { r.cleanup.cancel(ctx, c.Name) })
+		r.calls.background(ctx, func() { r.cleanup.drop(ctx, c.Name) })
 	}
 	for _, c := range finish {
-		r.calls.wg.Go(func() { r.finisher.finish(ctx, c, instanceOf(c), c.Labels) })
+		r.calls.wg.Go(func() { r.finisher.finish(ctx, c, c.Instance(), c.Labels) })
 	}
 	for token, cs := range pending {
 		r.calls.wg.Go(func() { r.resumption.resume(ctx, batches[token], cs, claims) })
@@ -232,10 +232,6 @@ func (r *restorer) smallest(c *capacity.Claim, w *capacity.LaunchBatch) capacity
 		return c.Requests.Clone()
 	}
 	return out
-}
-
-func instanceOf(c *capacity.Claim) capacity.Instance {
-	return capacity.Instance{ID: capacity.InstanceID(c.ProviderID), ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}
 }
 
 // resume makes a launch batch's call again, exactly as it was recorded, and assigns the instances to the claims that have none yet. Claims
@@ -403,7 +399,7 @@ func (r *recovery) Readopt(ctx context.Context) {
 		}
 		r.restorer.restore(c, nil, missing(c.NodeName, c.Labels, c.Taints))
 		if c.NodeName == "" {
-			r.calls.wg.Go(func() { r.finisher.finish(ctx, c, instanceOf(c), c.Labels) })
+			r.calls.wg.Go(func() { r.finisher.finish(ctx, c, c.Instance(), c.Labels) })
 		} else {
 			r.tracker.named(c.Name, c.NodeName, c.ProviderID)
 		}

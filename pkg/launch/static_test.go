@@ -183,7 +183,7 @@ func TestStaticNodeThatIsDeletedIsReplaced(t *testing.T) {
 	w.exactly(2)
 	w.mu.Lock()
 	name := slices.Sorted(maps.Keys(w.claims))[0]
-	inst := instanceOf(w.claims[name]).ID
+	inst := w.claims[name].Instance().ID
 	w.claims[name].Deleting = true
 	w.mu.Unlock()
 	w.parts.Claims.ClaimGone(name, "its NodeClaim was deleted")

@@ -243,6 +243,33 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
+// Drop deletes the claim unless a launch is recorded on it, as the API server knows it now: what another process has written a moment ago
+// may not have been seen yet. It is no error if the claim no longer exists.
+func (s *Store) Drop(ctx context.Context, name string) (dropped bool, err error) {
+	err = onConflictAgain(func() error {
+		nc, err := s.current(ctx, name, true)
+		if apierrors.IsNotFound(err) {
+			dropped = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if batch, err := karpenter.BatchOf(nc); err != nil || nc.Status.ProviderID != "" || batch != nil && batch.Token != "" {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		err = s.live.Delete(ctx, nc, client.Preconditions{UID: &nc.UID, ResourceVersion: &nc.ResourceVersion})
+		dropped = client.IgnoreNotFound(err) == nil
+		return client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return false, fmt.Errorf("deleting NodeClaim %s: %w", name, err)
+	}
+	return dropped, nil
+}
+
 // current returns the NodeClaim as last seen or written; if ask is true or the claim is unknown, it asks the API server. The caller
 // may change the result.
 func (s *Store) current(ctx context.Context, name string, ask bool) (*karpv1.NodeClaim, error) {
