@@ -272,6 +272,21 @@ func TestEventsOfAProvisionersPool(t *testing.T) {
 	}
 }
 
+// The status of a derived class is written by who resolves it and by who judges it; neither must undo what the other has written.
+func TestAStatusIsNotUndone(t *testing.T) {
+	w := newWorld(t, newFakeAPI(provisioner(t, inline+`}`))).ready()
+	old := w.made.classObject("provisioner_old")
+	judged := copyOf(old)
+	judged.StatusConditions().SetFalse("SubnetsReady", "Test", "computed from the class as it was")
+	w.resolveAll("provisioner_old")
+	if err := w.statusOfDerived(old, judged); !apierrors.IsConflict(err) {
+		t.Errorf("the resolved status was undone: %v", err)
+	}
+	if subnets := w.made.classObject("provisioner_old").(*ec2nc.EC2NodeClass).Status.Subnets; len(subnets) != 1 {
+		t.Errorf("subnets %v", subnets)
+	}
+}
+
 // The stamp of a derived pool is written with the object from which its status was computed; that object's own status is out of date
 // by then.
 func TestAStampLeavesTheStatusAlone(t *testing.T) {
@@ -279,7 +294,12 @@ func TestAStampLeavesTheStatusAlone(t *testing.T) {
 	old := w.poolObject("provisioner_old").DeepCopy()
 	newer := old.DeepCopy()
 	newer.Status.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
-	w.statusOfDerived(newer)
+	if err := w.statusOfDerived(old, newer); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.statusOfDerived(old, old); !apierrors.IsConflict(err) {
+		t.Errorf("a status that was computed from an older one: %v", err)
+	}
 	st := karpenter.PoolStamp(old)
 	st.Hash = "another"
 	if err := w.status.annotate(w.ctx, old, st); err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,9 @@ import (
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,13 +25,17 @@ import (
 )
 
 // statusOfDerived keeps the status that would have been written to a derived object. If the spec has changed since the status was
-// computed, the status is dropped: the change has already queued the object again.
-func (s *Store) statusOfDerived(changed client.Object) { s.keepDerived(changed, true) }
+// computed, the status is dropped: the change has already queued the object again. If the status that it was computed from, base's, is no
+// longer the current one, the error is a conflict, as it would be at the API server.
+func (s *Store) statusOfDerived(base, changed client.Object) error {
+	return s.keepDerived(base, changed)
+}
 
 // stampOfDerived keeps the annotations of a derived object. Its status may be older than the one kept, and is ignored.
-func (s *Store) stampOfDerived(stamped client.Object) { s.keepDerived(stamped, false) }
+func (s *Store) stampOfDerived(stamped client.Object) { _ = s.keepDerived(nil, stamped) }
 
-func (s *Store) keepDerived(changed client.Object, withStatus bool) {
+// keepDerived keeps the annotations of a derived object and, unless base is nil, the status that was computed from base.
+func (s *Store) keepDerived(base, changed client.Object) error {
 	s.made.deriving.Lock()
 	defer s.made.deriving.Unlock()
 	name := changed.GetName()
@@ -36,10 +43,13 @@ func (s *Store) keepDerived(changed client.Object, withStatus bool) {
 	case *karpv1.NodePool:
 		before := s.made.pool(name)
 		if before == nil || before.UID != o.UID || before.Generation != o.Generation {
-			return
+			return nil
 		}
 		after := before.DeepCopy()
-		if withStatus {
+		if base != nil {
+			if !equality.Semantic.DeepEqual(before.Status, base.(*karpv1.NodePool).Status) {
+				return outdated(karpenter.NodePools, name)
+			}
 			after.Status = *o.Status.DeepCopy()
 		}
 		maps.Copy(after.Annotations, o.Annotations)
@@ -48,10 +58,13 @@ func (s *Store) keepDerived(changed client.Object, withStatus bool) {
 	case status.Object:
 		before := s.made.classObject(name)
 		if before == nil || before.GetUID() != o.GetUID() || before.GetGeneration() != o.GetGeneration() {
-			return
+			return nil
 		}
 		after := copyOf(before)
-		if withStatus {
+		if base != nil {
+			if !equality.Semantic.DeepEqual(part(before, "Status").Interface(), part(base.(status.Object), "Status").Interface()) {
+				return outdated(s.classes.CustomKind, name)
+			}
 			part(after, "Status").Set(part(copyOf(o), "Status"))
 		}
 		maps.Copy(after.GetAnnotations(), o.GetAnnotations())
@@ -59,19 +72,27 @@ func (s *Store) keepDerived(changed client.Object, withStatus bool) {
 		s.classChanged(before, after)
 	}
 	s.status.originChanged(name)
+	return nil
+}
+
+func outdated(kind karpenter.CustomKind, name string) error {
+	return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Resource}, name, errors.New("its status has changed"))
 }
 
 // setDerivedClassStatus is SetNodeClassStatus for a derived class.
-func (s *Store) setDerivedClassStatus(of status.Object) {
-	base := s.made.classObject(of.GetName())
-	if base == nil || base.GetGeneration() != of.GetGeneration() {
-		return
-	}
-	nc := copyOf(base)
-	s.resolve(nc, of)
-	if !equality.Semantic.DeepEqual(base, nc) {
-		s.statusOfDerived(nc)
-	}
+func (s *Store) setDerivedClassStatus(of status.Object) error {
+	return onConflictAgain(func() error {
+		base := s.made.classObject(of.GetName())
+		if base == nil || base.GetGeneration() != of.GetGeneration() {
+			return nil
+		}
+		nc := copyOf(base)
+		s.resolve(nc, of)
+		if equality.Semantic.DeepEqual(base, nc) {
+			return nil
+		}
+		return s.statusOfDerived(base, nc)
+	})
 }
 
 // originChanged queues the origin of a derived pool or class for a status update.

@@ -21,8 +21,7 @@ import (
 func (s *Store) SetNodeClassStatus(ctx context.Context, of status.Object) error {
 	name := of.GetName()
 	if karpenter.Derived(name) {
-		s.setDerivedClassStatus(of)
-		return nil
+		return s.setDerivedClassStatus(of)
 	}
 	if s.hold() != "" {
 		s.later(of)

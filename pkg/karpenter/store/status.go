@@ -277,8 +277,7 @@ func save(ctx context.Context, p *poolStatus, base, changed status.Object, statu
 // Derived objects are kept in memory instead.
 func (p *poolStatus) write(ctx context.Context, base, changed client.Object, toStatus bool) error {
 	if karpenter.Derived(base.GetName()) {
-		p.statusOfDerived(changed)
-		return nil
+		return p.statusOfDerived(base, changed)
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	data, err := patch.Data(changed)
