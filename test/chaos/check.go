@@ -43,7 +43,7 @@ type checker struct {
 	jumped     time.Duration       // how far clocks have been wrong, in all
 
 	shared   map[string]int           // claims per launch batch token, as recorded
-	together time.Time                // when two leaders last ran at once
+	together time.Time                // until when a leader may not have seen what another has bound beside it
 	crowded  sets.Set[types.UID]      // Nodes that two leaders have overfilled
 	largest  map[types.UID]amount     // the largest allocatable a Node has had
 	alone    map[string]time.Duration // by instance: how long it has had no owner while a leader ran
@@ -100,8 +100,8 @@ func (c *checker) userEndsClaim(name string) {
 }
 func (c *checker) jumps(by time.Duration) { c.jumped += max(by, -by) }
 
-// look checks the state of the cluster while this many leaders run.
-func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int) error {
+// look checks the state of the cluster while this many leaders run, and watch events take up to lag.
+func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int, lag time.Duration) error {
 	v, err := c.reader.look(api, sim)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int) error {
 	now := time.Now()
 	c.steps++
 	if leaders > 1 {
-		c.together = now
+		c.together = now.Add(2*step + lag)
 	}
 	for _, n := range v.nodes {
 		if !c.empty(v, n.Name) {
@@ -277,7 +277,7 @@ type amount struct{ cpu, memory, pods int64 }
 
 // room: no node has more pods than fit on it, or have fit: if a new instance gets the name of one that was terminated, it takes over
 // the Node and its pods, whatever its own size. Two leaders at once may both assign the last free capacity of a node, as two
-// kube-schedulers would: then the kubelet rejects a pod.
+// kube-schedulers would, until the events of what the first has bound have reached the second: then the kubelet rejects a pod.
 func (c *checker) room(v *view, now time.Time) error {
 	used := map[string]*amount{}
 	for _, p := range v.pods {
@@ -309,7 +309,7 @@ func (c *checker) room(v *view, now time.Time) error {
 		case !over:
 			c.crowded.Delete(n.UID)
 		case c.crowded.Has(n.UID):
-		case now.Sub(c.together) <= 2*step:
+		case !now.After(c.together):
 			c.crowded.Insert(n.UID)
 		default:
 			return fmt.Errorf("node %s has %dm cpu, %d bytes, %d pods on it and room for %dm, %d, %d", name, u.cpu, u.memory, u.pods, have.cpu, have.memory, have.pods)

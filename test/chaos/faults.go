@@ -95,6 +95,13 @@ func (f *faults) lag() time.Duration {
 	return time.Duration(f.rng.Int64N(int64(f.slow)))
 }
 
+// slowest returns the longest delay of watch events at the moment.
+func (f *faults) slowest() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.slow
+}
+
 // draw returns true for that share of calls, unless it is calm, and which of n kinds of failure to inject.
 func (f *faults) draw(share float64, n int) (int, bool) {
 	f.mu.Lock()

@@ -237,7 +237,7 @@ func (h *history) step(r *rand.Rand) error {
 	if err := h.keep(h.ctx); err != nil {
 		return err
 	}
-	return h.check.look(h.api, h.ec2, len(h.running))
+	return h.check.look(h.api, h.ec2, len(h.running), h.faults.slowest())
 }
 
 // kill kills a process at a point. It is called from the process's own call.
