@@ -42,7 +42,7 @@ type Config struct {
 	Hold  func() string
 	Clock clock.WithTicker
 
-	// Refresh periods; 0: the default.
+	// How often each is read again; 0: the default, which stands behind it.
 	TypesEvery     time.Duration // 12 h
 	OfferingsEvery time.Duration // 5 min
 	PricesEvery    time.Duration // 12 h

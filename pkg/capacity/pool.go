@@ -28,7 +28,8 @@ type Pool struct {
 	Limits Resources
 	// MaxDollars is how many dollars per hour the pool's nodes may cost; 0: any amount.
 	MaxDollars float64
-	// Used is what live and in-flight nodes count for, in-flight ones with their largest possible type.
+	// Used is the capacity that the pool's nodes count for against its limits. A node in flight counts as the largest type that it may
+	// become.
 	Used Resources
 	// Types are the types that the node class can run, not yet narrowed by Requirements.
 	Types []*InstanceType
@@ -50,8 +51,8 @@ func (p *Pool) Serves(scheduler string) bool {
 type DaemonSet struct {
 	Namespace, Name string
 	// Class is the class of its pods: requests, node requirements and tolerations (including those that the DaemonSet controller adds).
-	// The spread and affinity of other pods count its pods, and its anti-affinity keeps other pods off; where daemons themselves run is
-	// not planned.
+	// The spread and affinity of other pods count its pods, and its anti-affinity keeps other pods off. The planner doesn't decide
+	// where daemons themselves run.
 	Class *Class
 }
 

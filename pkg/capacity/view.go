@@ -32,8 +32,8 @@ type Node struct {
 	Taints []corev1.Taint
 	// Unschedulable nodes are counted as topology domains but get no pods.
 	Unschedulable bool
-	// Closed nodes are counted, too, and get no pods, whatever these tolerate: they are about to be removed, or have not registered in
-	// time.
+	// Closed nodes get no pods, whatever taints these tolerate, because they are about to be removed or have not registered in time. The
+	// pods on them still count for spread and affinity.
 	Closed      bool
 	Allocatable Resources
 	// Free is Allocatable minus what is bound, assumed or reserved there, and minus the DaemonSet pods that are missing.

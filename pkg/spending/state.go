@@ -17,7 +17,8 @@ type state struct {
 	recent    recent
 	workloads workloads
 	nodes     Nodes
-	// dirty holds the owners of records that have changed, served the claims on which it is still to be recorded that they served.
+	// dirty holds the owners of records that have changed, served the claims whose instance has served and whose condition doesn't say so
+	// yet.
 	dirty   map[guard.Owner]bool
 	served  map[string]bool
 	notices []guard.Notice

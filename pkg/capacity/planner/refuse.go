@@ -91,7 +91,8 @@ func (r *run) reason(u *podBatch, p *catalog.PoolOffers) (reason string, retry b
 	return reason, retry
 }
 
-// verdict is reason; it also returns a refusal by the real filters if they refuse all candidates that are left.
+// verdict returns what reason does. If the scheduler's filters refuse all candidates that meet the other constraints, by is one of these
+// refusals.
 func (r *run) verdict(u *podBatch, p *catalog.PoolOffers) (reason string, retry bool, by *capacity.Forbidden) {
 	if p.Unready != "" {
 		return p.Unready, true, nil

@@ -24,7 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// statusOfDerived keeps the status that would have been written to a derived object. If the spec has changed since the status was
+// statusOfDerived keeps in memory the status of a derived object, which the API doesn't have. If the spec has changed since the status was
 // computed, the status is dropped: the change has already queued the object again. If the status that it was computed from, base's, is no
 // longer the current one, the error is a conflict, as it would be at the API server.
 func (s *Store) statusOfDerived(base, changed client.Object) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
-// StaticClaims asks the API server, bypassing every cache, about a static pool: how many nodes it wants, and its claims by name, with
-// true for those that are being deleted. A pool that is deleted or being deleted wants none, and there is false.
+// StaticClaims asks the API server, bypassing every cache, how many nodes a static pool wants, whether the pool is there, and which claims
+// it has, by name (true: being deleted). For a pool that is gone or being deleted, replicas is 0 and there is false.
 func (s *Store) StaticClaims(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
