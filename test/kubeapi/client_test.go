@@ -30,6 +30,17 @@ func node(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
+// Five random digits are drawn twice among some thousand names.
+func TestGeneratedNamesAreDrawnAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *Server, _ *Client, kube kubernetes.Interface) {
+		for range 5000 {
+			if _, err := kube.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestFaults(t *testing.T) {
 	for _, tc := range []struct {
 		name          string

@@ -104,6 +104,9 @@ func (s *Server) commit(t *table, before, after *object) *object {
 	return after
 }
 
+// generatedNames is how many names a kube-apiserver draws for an object with generateName before it gives up (RetryGenerateName).
+const generatedNames = 8
+
 func (s *Server) create(t *table, call *Call, o *object) (*object, error) {
 	for _, admit := range s.admit {
 		if err := admit(call, o); err != nil {
@@ -111,7 +114,12 @@ func (s *Server) create(t *table, call *Call, o *object) (*object, error) {
 		}
 	}
 	if o.GetName() == "" && o.GetGenerateName() != "" {
-		o.SetName(o.GetGenerateName() + strings.ReplaceAll(string(uuid.NewUUID()), "-", "")[:5])
+		for range generatedNames {
+			o.SetName(o.GetGenerateName() + strings.ReplaceAll(string(uuid.NewUUID()), "-", "")[:5])
+			if t.objects[key(o.GetNamespace(), o.GetName())] == nil {
+				break
+			}
+		}
 	}
 	if o.GetName() == "" {
 		return nil, apierrors.NewBadRequest("name is required")
