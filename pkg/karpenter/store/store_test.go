@@ -2,10 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,199 +10,26 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
-
-// fakeAPI is controller-runtime's fake client, which behaves like an API server except that a watch doesn't start with the existing
-// objects (and it says so). It can also lack definitions.
-type fakeAPI struct {
-	client.WithWatch
-	mu      sync.Mutex
-	missing map[string]bool // by list kind
-	watches map[string]int  // by list kind
-	// malformed objects, which the fake client can't store, are added to lists; patches of them are stored in answers.
-	malformed map[string][]*unstructured.Unstructured
-	answers   map[string][]byte
-
-	refused      []error             // by the definitions
-	patches      []string            // object and subresource of each patch
-	afterCreate  func(client.Object) // called before the answer is given
-	beforeStatus func(client.Object)
-	hang         bool // status requests wait until their context ends
-}
-
-func (*fakeAPI) IsWatchListSemanticsUnSupported() bool { return true }
-
-func newFakeAPI(objects ...client.Object) *fakeAPI {
-	api := &fakeAPI{
-		missing: map[string]bool{}, watches: map[string]int{},
-		malformed: map[string][]*unstructured.Unstructured{}, answers: map[string][]byte{},
-	}
-	check := func(list client.ObjectList) error {
-		api.mu.Lock()
-		defer api.mu.Unlock()
-		kind := list.GetObjectKind().GroupVersionKind().Kind
-		if api.missing[kind] {
-			return apierrors.NewNotFound(schema.GroupResource{}, kind)
-		}
-		return nil
-	}
-	// The fake client would add a kind that has no type at the first request for it, while others read the scheme.
-	scheme := karpenter.Scheme(nodeclass.Kind)
-	scheme.AddKnownTypeWithName(capacityBuffers.GroupVersionKind, &unstructured.Unstructured{})
-	scheme.AddKnownTypeWithName(bufferVersion.WithKind("CapacityBufferList"), &unstructured.UnstructuredList{})
-	api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{},
-			&legacy.Provisioner{}, &legacy.AWSNodeTemplate{}).
-		WithInterceptorFuncs(interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				api.mu.Lock()
-				missing := api.missing[o.GetObjectKind().GroupVersionKind().Kind+"List"]
-				api.mu.Unlock()
-				if missing { // the answer for a path that isn't served
-					return apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{}, key.Name, "404 page not found", 0, true)
-				}
-				return c.Get(ctx, key, o, opts...)
-			},
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				if err := check(list); err != nil {
-					return err
-				}
-				if err := c.List(ctx, list, opts...); err != nil {
-					return err
-				}
-				if l, ok := list.(*unstructured.UnstructuredList); ok {
-					for _, u := range api.malformed[l.GetKind()] {
-						l.Items = append(l.Items, *u.DeepCopy())
-					}
-				}
-				return nil
-			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-				if len(api.malformed[o.GetObjectKind().GroupVersionKind().Kind+"List"]) > 0 && o.GetName() == "bad" {
-					data, err := patch.Data(o)
-					api.mu.Lock()
-					defer api.mu.Unlock()
-					api.answers[o.GetObjectKind().GroupVersionKind().Kind+" bad"] = data
-					return err
-				}
-				if api.beforeStatus != nil {
-					api.beforeStatus(o)
-				}
-				if api.hang {
-					<-ctx.Done()
-					return ctx.Err()
-				}
-				api.patched(o, sub)
-				return api.accept(c.SubResource(sub).Patch(ctx, o, patch, opts...), o, sub)
-			},
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				api.patched(o, "")
-				return api.accept(c.Patch(ctx, o, patch, opts...), o, "")
-			},
-			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				o.SetCreationTimestamp(metav1.Time{Time: start}) // the fake client sets none
-				err := api.accept(c.Create(ctx, o, opts...), o, "")
-				if err == nil && api.afterCreate != nil {
-					api.afterCreate(o)
-				}
-				return err
-			},
-			Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-				if err := check(list); err != nil {
-					return nil, err
-				}
-				w, err := c.Watch(ctx, list, opts...)
-				api.mu.Lock()
-				defer api.mu.Unlock()
-				api.watches[list.GetObjectKind().GroupVersionKind().Kind]++
-				return w, err
-			},
-		}).Build()
-	return api
-}
-
-// accept returns the error of an API server with the shipped definitions for an object that was written. An invalid spec that existed
-// before does not prevent a write of the status.
-func (api *fakeAPI) accept(err error, o client.Object, part string) error {
-	if err != nil {
-		return err
-	}
-	gvk, err := api.GroupVersionKindFor(o)
-	if err != nil {
-		return err
-	}
-	o = o.DeepCopyObject().(client.Object)
-	o.GetObjectKind().SetGroupVersionKind(gvk)
-	err = acceptable(o, part)
-	if err != nil {
-		api.mu.Lock()
-		defer api.mu.Unlock()
-		api.refused = append(api.refused, err)
-	}
-	return err
-}
-
-func (api *fakeAPI) patched(o client.Object, sub string) {
-	api.mu.Lock()
-	defer api.mu.Unlock()
-	api.patches = append(api.patches, strings.TrimSuffix(o.GetName()+"/"+sub, "/"))
-}
-
-func (api *fakeAPI) broken(k karpenter.CustomKind, u *unstructured.Unstructured) {
-	api.malformed[k.Kind+"List"] = append(api.malformed[k.Kind+"List"], u)
-}
-
-func (api *fakeAPI) install(kinds ...karpenter.CustomKind) {
-	api.mu.Lock()
-	defer api.mu.Unlock()
-	for _, k := range kinds {
-		delete(api.missing, k.Kind+"List")
-	}
-}
-
-// body returns what was written to the status of a malformed object.
-func (api *fakeAPI) body(object string) []byte {
-	api.mu.Lock()
-	defer api.mu.Unlock()
-	return api.answers[object]
-}
-
-func (api *fakeAPI) watched(kinds ...karpenter.CustomKind) bool {
-	api.mu.Lock()
-	defer api.mu.Unlock()
-	for _, k := range kinds {
-		if api.watches[k.Kind+"List"] == 0 {
-			return false
-		}
-	}
-	return true
-}
 
 // world is a running store on a fake API server.
 type world struct {
@@ -465,126 +289,5 @@ func TestNewStoreMakesNoCall(t *testing.T) {
 		if err != nil || mapping.Resource.Resource != k.Resource {
 			t.Errorf("%s: %v, %v", k.Kind, mapping, err)
 		}
-	}
-}
-
-// TestClaimLife writes a claim's states in the order in which the launcher does, and reads them back at each step, both from our own
-// writes and from the watch.
-func TestClaimLife(t *testing.T) {
-	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default")))
-	seen := map[string]*capacity.Claim{}
-	var mu sync.Mutex
-	w.OnClaim(func(c *capacity.Claim, gone bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		seen[c.Name] = c
-		if gone {
-			delete(seen, c.Name)
-		}
-	})
-	w.ready()
-	want := testClaim("default-abc")
-	check := func(step string) {
-		t.Helper()
-		now := w.Claims()
-		if len(now) != 1 {
-			t.Fatalf("%s: %d claims, want 1", step, len(now))
-		}
-		ignore := cmpopts.IgnoreFields(capacity.Claim{}, "UID", "CreatedAt")
-		if diff := cmp.Diff(want, now[0], ignore, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: claim (-want +got):\n%s", step, diff)
-		}
-		w.eventually(step+" is seen by the watch", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return seen["default-abc"] != nil && cmp.Equal(want, seen["default-abc"], ignore, cmpopts.EquateEmpty())
-		})
-	}
-
-	created, err := w.Create(w.ctx, testClaim("default-abc"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want.Labels = map[string]string{
-		corev1.LabelArchStable: "amd64", "example.com/tier": "silver", "team": "a",
-		"karpenter.sh/nodepool": "default", "karpenter.k8s.aws/ec2nodeclass": "default",
-	}
-	want.Annotations = map[string]string{
-		"example.com/plan": "7", "example.com/note": "kept", "karpenter.sh/nodepool-hash": karpenter.PoolHash(testPool("default")), "karpenter.sh/nodepool-hash-version": cloudprovider.HashVersion,
-	}
-	if diff := cmp.Diff(want, created, cmpopts.IgnoreFields(capacity.Claim{}, "UID", "CreatedAt"), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("created claim (-want +got):\n%s", diff)
-	}
-	check("create")
-
-	again := *want.LaunchBatch
-	again.Token, again.Attempt = "token-2", 2
-	want.LaunchBatch = &again
-	if err := w.RecordBatch(w.ctx, &capacity.Claim{Name: "default-abc"}, again); err != nil {
-		t.Fatal(err)
-	}
-	check("record launch batch")
-
-	want.Slots = want.Slots[:1]
-	if err := w.RecordSlots(w.ctx, "default-abc", want.Slots); err != nil {
-		t.Fatal(err)
-	}
-	check("record slots")
-
-	if err := w.RecordLaunchFailed(w.ctx, "default-abc", "not a reason", "no capacity"); err != nil {
-		t.Fatal(err)
-	}
-	check("record failure")
-
-	want.Capacity = capacity.Resources{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 8 << 30}
-	want.Allocatable = capacity.Resources{corev1.ResourceCPU: 1930, corev1.ResourceMemory: 7 << 30}
-	if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: "default-abc"}, testInstance, map[string]string{"example.com/tier": "loses", "karpenter.k8s.aws/instance-family": "m5"}, want.Capacity, want.Allocatable); err != nil {
-		t.Fatal(err)
-	}
-	want.Labels["karpenter.k8s.aws/instance-family"] = "m5"
-	want.Labels[corev1.LabelInstanceTypeStable], want.InstanceType = "m5.large", "m5.large"
-	want.Labels[corev1.LabelTopologyZone], want.Zone = "us-west-2a", "us-west-2a"
-	want.Labels["karpenter.sh/capacity-type"], want.CapacityType = "spot", "spot"
-	want.ProviderID, want.ImageID, want.Launched = testInstance.ProviderID, "ami-1", true
-	check("record launched")
-
-	want.NodeName = testInstance.NodeName
-	if err := w.RecordNode(w.ctx, "default-abc", testInstance); err != nil {
-		t.Fatal(err)
-	}
-	check("record node")
-
-	if err := w.Delete(w.ctx, "default-abc"); err != nil {
-		t.Fatal(err)
-	}
-	want.Deleting = true
-	w.eventually("deletion is seen", func() bool { return w.Claims()[0].Deleting })
-	check("delete")
-
-	// The end: when the finalizer is removed, the claim is deleted.
-	nc := &karpv1.NodeClaim{}
-	if err := w.Client().Get(w.ctx, client.ObjectKey{Name: "default-abc"}, nc); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"karpenter.sh/termination"}, nc.Finalizers); diff != "" {
-		t.Errorf("finalizers (-want +got):\n%s", diff)
-	}
-	nc.Finalizers = nil
-	if err := w.api.Update(w.ctx, nc); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the claim is gone", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(w.Claims()) == 0 && len(seen) == 0
-	})
-	if err := w.Delete(w.ctx, "default-abc"); err != nil {
-		t.Errorf("deleting what is gone: %v", err)
-	}
-	if err := w.RecordNode(w.ctx, "default-abc", testInstance); !apierrors.IsNotFound(errors.Unwrap(err)) {
-		t.Errorf("recording on a claim that is gone: %v, want not found", err)
-	}
-	if len(w.Claims()) != 0 {
-		t.Error("a failed write brought the claim back")
 	}
 }
