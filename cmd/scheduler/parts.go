@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/store"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch/apiserver"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -113,7 +114,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 			Effort: provisioning.DefaultEffort, NodeSurcharge: args.NodeSurchargeDollarsPerHour, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
 		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, Claims: p.store, World: world, Recheck: recheck, Planner: planner.New(), Rooms: planner.New(),
-		Nodes: nodeBuilder{}, Cluster: launch.NewCluster(p.client, boundTo), Queue: queue{sched}, Events: p.events,
+		Nodes: nodeBuilder{}, Cluster: apiserver.New(p.client, boundTo), Queue: queue{sched}, Events: p.events,
 		Pending: p.pending, Owners: owners, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
 	p.groups.changed = p.launch.Triggers.Changed

@@ -40,9 +40,16 @@ type batch struct {
 	attempt      int
 	// first is the number of the last attempt that was made before this batch began, by an earlier leader or by an earlier try of a
 	// standalone NodeClaim; 0: none.
-	first   int
-	purpose capacity.Purpose
-	delay   delay
+	first     int
+	purpose   capacity.Purpose
+	requester provisioning.Requester
+	delay     delay
+}
+
+// needs reports whether the requester still needs the claim.
+func (w *batch) needs(c *capacity.Claim) bool {
+	yes, _ := w.requester.Needed(c.Name)
+	return yes
 }
 
 // Book gives each planned node the name of its claim and writes the placements to the ledger by commit. claims holds the claims of the plan's
@@ -57,7 +64,7 @@ func (co *committer) Book(ctx context.Context, v *provisioning.View, plan *capac
 		key := batchKey(n)
 		w := open[key]
 		if w == nil || len(w.claims) == maxBatch {
-			w = &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels}
+			w = &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, requester: ledgerRequester{co.reservations}}
 			open[key] = w
 			batches = append(batches, w)
 		}

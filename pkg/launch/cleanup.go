@@ -50,9 +50,8 @@ func (cl *cleanup) drop(ctx context.Context, claim string) {
 	cl.triggers.Recount()
 }
 
-// fail ends claims whose launch has failed and returns their pods to the planner. Standalone NodeClaims stay: they belong to the users who
-// wrote them.
-func (cl *cleanup) fail(ctx context.Context, claims []*capacity.Claim, reason, why string, exhausted bool) {
+// fail ends claims whose launch has failed, unless their requester keeps them, and returns their pods to the planner.
+func (cl *cleanup) fail(ctx context.Context, by provisioning.Requester, claims []*capacity.Claim, reason, why string, exhausted bool) {
 	logger := klog.FromContext(ctx)
 	why = objects.OneLine(why)
 	for _, c := range claims {
@@ -68,14 +67,8 @@ func (cl *cleanup) fail(ctx context.Context, claims []*capacity.Claim, reason, w
 		logger.V(2).Info("Launch failed", "nodeClaim", name, "reason", reason, "message", why, "pods", pods)
 		cl.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(name, why, exhausted, now) })
 		cl.delays.delayOver(c.Pool)
-		if now != nil && now.Order != nil && now.ProviderID == "" {
-			cl.orders.refuseOrder(ctx, now, reason, why, true)
+		if now != nil && by.Failed(ctx, now, reason, why) {
 			continue
-		}
-		if now != nil && now.LaunchBatch != nil && now.LaunchBatch.For == capacity.ForPool {
-			cl.statics.recordFailure(now.Pool)
-			cl.statics.shortage(now.Pool, why)
-			cl.statics.end(name)
 		}
 		cl.calls.background(ctx, func() { cl.giveUp(ctx, name, reason, why) })
 	}

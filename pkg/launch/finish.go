@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -49,14 +50,14 @@ const reasonInstanceLost = "InstanceLost"
 //     kubelet creates its own Node, and the ledger learns the name when it has registered (ClaimNamed).
 //
 // After a panic the claim and its instance are left to the kubelet, which creates its own Node, and to the lifecycle controller.
-func (f *finisher) finish(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
+func (f *finisher) finish(ctx context.Context, by provisioning.Requester, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
 	_ = panics.Catch(ctx, "launch", func() error { // logged by Catch
-		f.finishNode(ctx, c, inst, labels)
+		f.finishNode(ctx, by, c, inst, labels)
 		return nil
 	})
 }
 
-func (f *finisher) finishNode(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
+func (f *finisher) finishNode(ctx context.Context, by provisioning.Requester, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
 	logger := klog.FromContext(ctx)
 	own := *c // the copy changes as it is recorded; others read the original
 	c = &own
@@ -71,7 +72,7 @@ func (f *finisher) finishNode(ctx context.Context, c *capacity.Claim, inst capac
 	if err != nil {
 		if ctx.Err() == nil {
 			// The claim stays: garbage collection and liveness end it and the instance together.
-			f.lost(ctx, c, known, err)
+			f.lost(ctx, by, c, known, err)
 		}
 		return
 	}
@@ -107,7 +108,7 @@ func (f *finisher) finishNode(ctx context.Context, c *capacity.Claim, inst capac
 		return
 	}
 	f.tracker.named(c.Name, node.Name, node.Spec.ProviderID)
-	if !f.createNode(ctx, c, node) {
+	if !f.createNode(ctx, by, c, node) {
 		return
 	}
 	// The node is created again under this name, should it be deleted before its kubelet has registered.
@@ -178,12 +179,12 @@ func (f *finisher) awaitType(ctx context.Context, c *capacity.Claim, inst capaci
 }
 
 // lost ends a claim whose instance died or never became visible before it was a node.
-func (f *finisher) lost(ctx context.Context, c *capacity.Claim, inst capacity.Instance, why error) {
+func (f *finisher) lost(ctx context.Context, by provisioning.Requester, c *capacity.Claim, inst capacity.Instance, why error) {
 	klog.FromContext(ctx).V(2).Info("Instance was lost before it was a node", "nodeClaim", c.Name, "instance", inst.ID, "err", why)
 	if !inst.Taken {
 		f.spending.Fail(c.Name, guard.Fault{Machine: true, Cause: "instance lost", Message: objects.OneLine(why.Error())})
 	}
-	f.cleanup.fail(ctx, []*capacity.Claim{c}, reasonInstanceLost, why.Error(), false)
+	f.cleanup.fail(ctx, by, []*capacity.Claim{c}, reasonInstanceLost, why.Error(), false)
 }
 
 // recordLaunched writes the instance, its labels and its capacity on the claim.

@@ -22,7 +22,6 @@ type batchLauncher struct {
 	claims       *claimCache
 	cloud        Cloud
 	reservations *reservations.Ledger
-	statics      *staticState
 	namer        *namer
 	delays       *delays
 	cleanup      *cleanup
@@ -56,7 +55,7 @@ func (b *batchLauncher) launch(ctx context.Context, w *batch) {
 		b.launchBatch(ctx, w)
 		return nil
 	}); err != nil {
-		b.cleanup.fail(ctx, w.claims, "LaunchFailed", err.Error(), false)
+		b.cleanup.fail(ctx, w.requester, w.claims, "LaunchFailed", err.Error(), false)
 	}
 }
 
@@ -65,7 +64,7 @@ func (b *batchLauncher) launchBatch(ctx context.Context, w *batch) {
 		return
 	}
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
-		needed := w.purpose != capacity.ForPods || b.needed(c.Name)
+		needed := w.purpose != capacity.ForPods || w.needs(c)
 		if !needed {
 			b.cleanup.forget(c.Name)
 		}
@@ -83,7 +82,7 @@ func (b *batchLauncher) carry(ctx context.Context, w *batch) {
 	started := b.calls.clock.Now()
 	for len(w.claims) > 0 && ctx.Err() == nil {
 		if w.attempt-w.first >= maxAttempts || b.calls.clock.Since(started) > launchTimeout {
-			b.cleanup.fail(ctx, w.claims, "LaunchTimeout", w.delay.after("gave up after many attempts"), false)
+			b.cleanup.fail(ctx, w.requester, w.claims, "LaunchTimeout", w.delay.after("gave up after many attempts"), false)
 			return
 		}
 		rec, ok := b.prepare(ctx, w)
@@ -94,17 +93,6 @@ func (b *batchLauncher) carry(ctx context.Context, w *batch) {
 			return
 		}
 	}
-}
-
-// needed reports whether pods still need the claim's node. If they do, the claim can't be cancelled from here on; if not, it is removed
-// from the ledger.
-func (b *batchLauncher) needed(claim string) (yes bool) {
-	b.reservations.Step(func(l *ledger.Ledger, now time.Time) {
-		if yes = l.Launching(claim, now); !yes {
-			l.ClaimGone(claim, "no pod needs it any more", true, now)
-		}
-	})
-	return yes
 }
 
 // write creates the claims on the API server. Claims that can't be written are not launched.
@@ -118,7 +106,7 @@ func (b *batchLauncher) write(ctx context.Context, w *batch) {
 		got, err := b.claims.Create(ctx, c)
 		if err != nil {
 			if ctx.Err() == nil {
-				b.cleanup.fail(ctx, []*capacity.Claim{c}, "ClaimNotWritten", fmt.Sprintf("writing the NodeClaim: %v", err), false)
+				b.cleanup.fail(ctx, w.requester, []*capacity.Claim{c}, "ClaimNotWritten", fmt.Sprintf("writing the NodeClaim: %v", err), false)
 			}
 			return
 		}
@@ -134,24 +122,17 @@ func (b *batchLauncher) write(ctx context.Context, w *batch) {
 func (b *batchLauncher) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bool) {
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !b.claims.lives(c) }) // deleted meanwhile
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
-		needed := w.purpose != capacity.ForPods || b.needed(c.Name)
+		needed, why := w.requester.Needed(c.Name)
 		if !needed { // earlier calls have been answered: no instance can still arrive
-			b.calls.background(ctx, func() { b.cleanup.giveUp(ctx, c.Name, "NotNeeded", "its pods are gone") })
+			b.calls.background(ctx, func() { b.cleanup.giveUp(ctx, c.Name, "NotNeeded", why) })
 		}
 		return !needed
-	})
-	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { // its static pool was scaled down before it was written
-		over := b.statics.isEnding(c.Name)
-		if over {
-			b.calls.background(ctx, func() { b.cleanup.giveUp(ctx, c.Name, "NotNeeded", "its NodePool has enough nodes without it") })
-		}
-		return over
 	})
 	if len(w.claims) == 0 || b.ownership.held(ctx, w) {
 		return capacity.LaunchBatch{}, false
 	}
 	if err := b.claims.NodeClassProblem(w.pool.NodeClass); err != nil { // since the plan, or since the last attempt
-		b.cleanup.fail(ctx, w.claims, "NodeClassNotReady", err.Error(), false)
+		b.cleanup.fail(ctx, w.requester, w.claims, "NodeClassNotReady", err.Error(), false)
 		return capacity.LaunchBatch{}, false
 	}
 	w.attempt++
@@ -160,7 +141,7 @@ func (b *batchLauncher) prepare(ctx context.Context, w *batch) (capacity.LaunchB
 	if err != nil {
 		if ctx.Err() == nil {
 			exhausted := errors.Is(err, capacity.ErrInsufficientCapacity) && len(b.left(w, nil)) == 0
-			b.cleanup.fail(ctx, w.claims, reasonOf(err), err.Error(), exhausted)
+			b.cleanup.fail(ctx, w.requester, w.claims, reasonOf(err), err.Error(), exhausted)
 		}
 		return rec, false
 	}
@@ -170,7 +151,7 @@ func (b *batchLauncher) prepare(ctx context.Context, w *batch) (capacity.LaunchB
 		if err := b.claims.RecordBatch(ctx, w.claims[i], rec); err != nil {
 			failed[i] = true
 			if ctx.Err() == nil {
-				b.cleanup.fail(ctx, []*capacity.Claim{w.claims[i]}, "LaunchNotRecorded", fmt.Sprintf("recording the launch on the NodeClaim: %v", err), false)
+				b.cleanup.fail(ctx, w.requester, []*capacity.Claim{w.claims[i]}, "LaunchNotRecorded", fmt.Sprintf("recording the launch on the NodeClaim: %v", err), false)
 			}
 		}
 	})
@@ -254,7 +235,7 @@ func (b *batchLauncher) call(ctx context.Context, w *batch, rec capacity.LaunchB
 			}
 			return b.settleBatch(ctx, w, rec, capacity.LaunchResult{Instances: found, Message: err.Error()}, nil)
 		case errors.Is(err, capacity.ErrRefused), errors.Is(err, capacity.ErrNodeClassNotReady):
-			b.cleanup.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
+			b.cleanup.fail(ctx, w.requester, w.claims, reasonOf(err), err.Error(), false)
 			return false
 		}
 		klog.FromContext(ctx).V(2).Info("Launch call failed; the same call is made again", "token", rec.Token, "claims", len(w.claims), "err", err)
@@ -268,7 +249,7 @@ func (b *batchLauncher) call(ctx context.Context, w *batch, rec capacity.LaunchB
 			if ferr == nil && len(found) > 0 {
 				return b.settleBatch(ctx, w, rec, capacity.LaunchResult{Instances: found}, nil)
 			}
-			b.cleanup.fail(ctx, w.claims, reasonOf(err), err.Error(), false)
+			b.cleanup.fail(ctx, w.requester, w.claims, reasonOf(err), err.Error(), false)
 			return false
 		}
 		if !b.calls.sleep(ctx, wait) {
@@ -285,7 +266,7 @@ func (b *batchLauncher) settleBatch(ctx context.Context, w *batch, rec capacity.
 		b.delays.delayOver(rec.Pool)
 	}
 	slices.SortFunc(w.claims, func(a, b *capacity.Claim) int { return cmp.Compare(a.Name, b.Name) })
-	w.claims = b.handOut(ctx, &rec, w.claims, nil, res.Instances, w.labels)
+	w.claims = b.handOut(ctx, &rec, w.requester, w.claims, nil, res.Instances, w.labels)
 	if len(w.claims) == 0 {
 		return false
 	}
@@ -302,7 +283,7 @@ func (b *batchLauncher) settleBatch(ctx context.Context, w *batch, rec capacity.
 			why = err.Error()
 		}
 		// The next plan will differ only if an offering ran out; if none did, the same plan waits for its back-off.
-		b.cleanup.fail(ctx, w.claims, "InsufficientCapacity", why, len(w.offers) < before)
+		b.cleanup.fail(ctx, w.requester, w.claims, "InsufficientCapacity", why, len(w.offers) < before)
 		return false
 	}
 	if len(w.offers) == before && !res.Again { // the same offerings again: pause first, longer each time

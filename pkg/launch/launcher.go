@@ -155,7 +155,7 @@ func New(cfg Config, p Parts) *Controllers {
 func (c *Controllers) ends(p Parts) {
 	c.delays = &delays{claims: c.claims, calls: c.calls, refusals: c.demand.Refusals, byPool: map[string]string{}}
 	c.statics = &staticState{claims: c.claims, clock: p.Clock, pools: map[string]*static{}, ending: map[string]bool{}}
-	c.orders = &orderBook{claims: c.claims, spending: p.Spending, calls: c.calls, orders: map[string]*order{}}
+	c.orders = &orderBook{claims: c.claims, spending: p.Spending, statics: c.statics, calls: c.calls, orders: map[string]*order{}}
 	c.cleanup = &cleanup{claims: c.claims, reservations: p.Reservations, spending: p.Spending, statics: c.statics, orders: c.orders, delays: c.delays,
 		refusals: c.demand.Refusals, triggers: c.Triggers, calls: c.calls, relief: c.demand.Relief}
 	c.Claims = &ClaimEvents{claims: c.claims, reservations: p.Reservations, spending: p.Spending, statics: c.statics, cleanup: c.cleanup,
@@ -169,17 +169,18 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 	c.slots = &slotWriter{claims: c.claims, calls: c.calls, recording: map[string]bool{}}
 	c.finisher = &finisher{claims: c.claims, cloud: p.Cloud, cluster: p.Cluster, nodes: p.Nodes, snapshot: c.snapshot, pending: p.Pending,
 		reservations: p.Reservations, spending: p.Spending, tracker: c.Nodes, events: c.Claims, cleanup: c.cleanup, calls: c.calls}
-	c.batches = &batchLauncher{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, statics: c.statics, namer: c.namer, delays: c.delays,
+	c.batches = &batchLauncher{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, namer: c.namer, delays: c.delays,
 		cleanup: c.cleanup, finisher: c.finisher, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls}
 	c.committer = &committer{claims: c.claims, reservations: p.Reservations, events: p.Events, slots: c.slots, namer: c.namer, batches: c.batches, calls: c.calls}
 	c.restorer = &restorer{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, pending: p.Pending, tracker: c.Nodes}
-	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
+	by := requesters{capacity.ForPods: ledgerRequester{p.Reservations}, capacity.ForOrder: c.orders, capacity.ForPool: c.statics}
+	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, requesters: by, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
 	if p.Spending != nil {
 		c.writer = spending.NewWriter(p.Spending, spending.WriterParts{Clock: p.Clock, Claims: c.claims, All: c.claims.allClaims, TryNode: p.Cluster.TryNode,
 			Each: c.calls.each, Paused: func() bool { return p.Hold() != "" || c.claims.Problem() != nil }})
 	}
 	c.recovery = &recovery{claims: c.claims, reservations: p.Reservations, restorer: c.restorer, resumption: c.resumption, spending: p.Spending,
-		daemonCapacity: c.demand.Daemons, orders: c.orders, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
+		daemonCapacity: c.demand.Daemons, orders: c.orders, requesters: by, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
 	c.standalone = &standalone{orders: c.orders, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, purchases: c.purchases, batches: c.batches,
 		finisher: c.finisher, cleanup: c.cleanup, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
 	c.staticPools = &staticPools{state: c.statics, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, snapshot: c.snapshot, judge: p.Judge,

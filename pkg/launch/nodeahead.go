@@ -10,6 +10,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // nameReuseCheck is how often a Node name that is taken is checked again.
@@ -18,7 +19,7 @@ const nameReuseCheck = 2 * time.Second
 // createNode creates the Node. It never adopts a Node of that name that belongs to another instance, but waits until that Node is gone, and
 // the pods that it left behind, too. A Node without a provider ID, because a kubelet without cloud provider created it, must be younger
 // than the claim and have the instance's address. A Node that the API server refuses is retried for a while (nodeRefused).
-func (f *finisher) createNode(ctx context.Context, c *capacity.Claim, node *corev1.Node) bool {
+func (f *finisher) createNode(ctx context.Context, by provisioning.Requester, c *capacity.Claim, node *corev1.Node) bool {
 	logger := klog.FromContext(ctx)
 	begun := f.calls.clock.Now()
 	var refusedSince time.Time
@@ -50,7 +51,7 @@ func (f *finisher) createNode(ctx context.Context, c *capacity.Claim, node *core
 			if first {
 				refusedSince = f.calls.clock.Now()
 			}
-			made, left := f.nodeRefused(ctx, c, node, refusedSince, first, err)
+			made, left := f.nodeRefused(ctx, by, c, node, refusedSince, first, err)
 			if made || left == 0 {
 				return made
 			}

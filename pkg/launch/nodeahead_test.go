@@ -54,7 +54,7 @@ func TestPodsThatAFormerNodeHasLeft(t *testing.T) {
 				} else {
 					w.broken["GetNode"] = apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "n")
 				}
-				if !w.parts.finisher.createNode(t.Context(), c, node) || w.nodes["n"] != node {
+				if !w.parts.finisher.createNode(t.Context(), ledgerRequester{w.reservations}, c, node) || w.nodes["n"] != node {
 					t.Fatal("not created")
 				}
 				if took := time.Since(now); took != tc.created {

@@ -21,6 +21,7 @@ import (
 type orderBook struct {
 	claims   *claimCache
 	spending *spending.Guard
+	statics  *staticState
 	calls    *calls
 
 	mu     sync.Mutex
@@ -143,7 +144,7 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 	} else if inst, ok := s.bears(c.Name, found); ok {
 		klog.FromContext(ctx).V(2).Info("Adopting the instance that is tagged with the name of a claim which Dovetail did not launch", "nodeClaim", c.Name, "instance", inst.ID)
 		s.batches.inFlight(c, &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Requests, Free: c.Requests.Clone()}, nil)
-		s.finisher.finish(ctx, c, inst, c.Labels)
+		s.finisher.finish(ctx, s.orders, c, inst, c.Labels)
 		return
 	}
 	if c.Order.Provisioned {
@@ -178,7 +179,8 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 		}
 	}
 	s.batches.inFlight(&own, template(n), provisioning.DaemonRequests(daemons))
-	w := &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, claims: []*capacity.Claim{&own}, purpose: capacity.ForOrder}
+	w := &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, claims: []*capacity.Claim{&own}, purpose: capacity.ForOrder,
+		requester: s.orders}
 	if c.LaunchBatch != nil {
 		w.attempt, w.first = c.LaunchBatch.Attempt, c.LaunchBatch.Attempt
 	}
@@ -260,6 +262,18 @@ func (s *standalone) bears(name string, found []capacity.Instance) (capacity.Ins
 	of, _ := capacity.InstanceOwnersOf(s.claims.Claims()).Assign(&capacity.LaunchBatch{}, found)
 	inst, ok := of[name]
 	return inst, ok
+}
+
+// Needed reports whether a standalone NodeClaim is to be launched. One that is labelled as a node of a static pool ends when the pool has
+// enough nodes without it.
+func (b *orderBook) Needed(claim string) (yes bool, why string) { return b.statics.Needed(claim) }
+
+// Failed keeps a standalone NodeClaim, which belongs to the user who wrote it, and tries again, unless it already has an instance.
+func (b *orderBook) Failed(ctx context.Context, c *capacity.Claim, reason, why string) (stays bool) {
+	if stays = c.ProviderID == ""; stays {
+		b.refuseOrder(ctx, c, reason, why, true)
+	}
+	return stays
 }
 
 // refuseOrder records on a standalone NodeClaim why it isn't launched, and schedules a retry. again: the reason may go away without a

@@ -97,7 +97,7 @@ func (o *Ownership) pause(ctx context.Context) (waited bool) {
 func (o *Ownership) held(ctx context.Context, w *batch) bool {
 	why := o.Hold()
 	if why != "" {
-		o.cleanup.fail(ctx, w.claims, "HeldBack", why, true)
+		o.cleanup.fail(ctx, w.requester, w.claims, "HeldBack", why, true)
 	}
 	return why != ""
 }

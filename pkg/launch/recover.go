@@ -28,6 +28,7 @@ type recovery struct {
 	spending       *spending.Guard
 	daemonCapacity *provisioning.DaemonCapacity
 	orders         *orderBook
+	requesters     requesters
 	finisher       *finisher
 	tracker        *NodeTracker
 	cleanup        *cleanup
@@ -46,13 +47,14 @@ type restorer struct {
 
 // resumption ends launch batches whose answer an earlier leader didn't see, each in a goroutine of its own.
 type resumption struct {
-	claims    *claimCache
-	cloud     Cloud
-	batches   *batchLauncher
-	delays    *delays
-	cleanup   *cleanup
-	ownership *Ownership
-	calls     *calls
+	claims     *claimCache
+	cloud      Cloud
+	requesters requesters
+	batches    *batchLauncher
+	delays     *delays
+	cleanup    *cleanup
+	ownership  *Ownership
+	calls      *calls
 }
 
 // recover resumes what an earlier leader left. The claims are the record:
@@ -132,7 +134,7 @@ func (r *recovery) recover(ctx context.Context, done func()) {
 		r.calls.background(ctx, func() { r.cleanup.drop(ctx, c.Name) })
 	}
 	for _, c := range finish {
-		r.calls.wg.Go(func() { r.finisher.finish(ctx, c, c.Instance(), c.Labels) })
+		r.calls.wg.Go(func() { r.finisher.finish(ctx, r.requesters.of(c.LaunchBatch), c, c.Instance(), c.Labels) })
 	}
 	for token, cs := range pending {
 		r.calls.wg.Go(func() { r.resumption.resume(ctx, batches[token], cs, claims) })
@@ -238,6 +240,7 @@ func (r *restorer) smallest(c *capacity.Claim, w *capacity.LaunchBatch) capacity
 // whose pods are gone end; if none is left, no call is made: instances that an earlier call may have launched are found by the controllers
 // that end the claims.
 func (r *resumption) resume(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim, all []*capacity.Claim) {
+	by := r.requesters.of(rec)
 	started := r.calls.clock.Now()
 	var late delay
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
@@ -248,7 +251,7 @@ func (r *resumption) resume(ctx context.Context, rec *capacity.LaunchBatch, miss
 			return
 		}
 		var err error
-		if missing, err = r.stillNeeded(ctx, rec, missing); err == nil && len(missing) == 0 {
+		if missing, err = r.stillNeeded(ctx, rec, by, missing); err == nil && len(missing) == 0 {
 			return
 		}
 		if err == nil {
@@ -262,15 +265,15 @@ func (r *resumption) resume(ctx context.Context, rec *capacity.LaunchBatch, miss
 			return
 		}
 		if err == nil {
-			if without := r.batches.handOut(ctx, rec, missing, all, insts, nil); len(without) > 0 {
-				r.cleanup.fail(ctx, without, "LaunchIncomplete", "the launch was interrupted and returned no instance for it", true)
+			if without := r.batches.handOut(ctx, rec, by, missing, all, insts, nil); len(without) > 0 {
+				r.cleanup.fail(ctx, by, without, "LaunchIncomplete", "the launch was interrupted and returned no instance for it", true)
 			}
 			return
 		}
 		klog.FromContext(ctx).V(2).Info("Could not repeat a launch of before the restart; trying again", "token", rec.Token, "err", err)
 		r.delays.delayed(ctx, rec, missing, &late, err.Error())
 		if r.calls.clock.Since(started) > launchTimeout {
-			r.cleanup.fail(ctx, missing, reasonOf(err), err.Error(), false)
+			r.cleanup.fail(ctx, by, missing, reasonOf(err), err.Error(), false)
 			return
 		}
 		if !r.calls.sleep(ctx, wait) {
@@ -281,8 +284,12 @@ func (r *resumption) resume(ctx context.Context, rec *capacity.LaunchBatch, miss
 
 // stillNeeded drops claims that no pod waits for, if the batch launched nothing. Otherwise their pods may already be on the node: a kubelet
 // that registered before this process started has created it.
-func (r *resumption) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
-	if rec.For != capacity.ForPods || !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !r.batches.needed(c.Name) }) {
+func (r *resumption) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, by provisioning.Requester, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+	unneeded := func(c *capacity.Claim) bool {
+		yes, _ := by.Needed(c.Name)
+		return !yes
+	}
+	if rec.For != capacity.ForPods || !slices.ContainsFunc(missing, unneeded) {
 		return missing, nil
 	}
 	found, err := r.cloud.FindBatch(ctx, rec.Token)
@@ -290,11 +297,11 @@ func (r *resumption) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch,
 		return missing, err
 	}
 	return slices.DeleteFunc(missing, func(c *capacity.Claim) bool {
-		needed := r.batches.needed(c.Name)
-		if !needed {
+		gone := unneeded(c)
+		if gone {
 			r.calls.background(ctx, func() { r.cleanup.cancel(ctx, c.Name) })
 		}
-		return !needed
+		return gone
 	}), nil
 }
 
@@ -339,7 +346,7 @@ func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, 
 // none. An instance of a claim that is being deleted is left to termination: its kubelet may have registered, and pods may run there. An
 // instance that belongs to no claim is ended. before holds the claims as they were found after a restart; if labels is nil, each claim's
 // own labels are used.
-func (b *batchLauncher) handOut(ctx context.Context, rec *capacity.LaunchBatch, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
+func (b *batchLauncher) handOut(ctx context.Context, rec *capacity.LaunchBatch, by provisioning.Requester, waiting, before []*capacity.Claim, insts []capacity.Instance, labels map[string]string) (without []*capacity.Claim) {
 	owners := b.batchOwners(rec, waiting, before)
 	of, over := owners.Assign(rec, insts)
 	for _, c := range waiting {
@@ -350,7 +357,7 @@ func (b *batchLauncher) handOut(ctx context.Context, rec *capacity.LaunchBatch, 
 			if on == nil {
 				on = c.Labels
 			}
-			b.calls.wg.Go(func() { b.finisher.finish(ctx, c, inst, on) })
+			b.calls.wg.Go(func() { b.finisher.finish(ctx, by, c, inst, on) })
 		case owners.Waits(c.Name):
 			without = append(without, c)
 		}
@@ -399,7 +406,7 @@ func (r *recovery) Readopt(ctx context.Context) {
 		}
 		r.restorer.restore(c, nil, missing(c.NodeName, c.Labels, c.Taints))
 		if c.NodeName == "" {
-			r.calls.wg.Go(func() { r.finisher.finish(ctx, c, c.Instance(), c.Labels) })
+			r.calls.wg.Go(func() { r.finisher.finish(ctx, r.requesters.of(c.LaunchBatch), c, c.Instance(), c.Labels) })
 		} else {
 			r.tracker.named(c.Name, c.NodeName, c.ProviderID)
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
 // refusalPatience is how long a Node that the API server refuses is retried. The instance exists and is paid for its first minute anyway, a
@@ -42,7 +43,7 @@ func refusesNode(err error) bool {
 // nodeRefused handles a Node that the API server has refused with err since then. The first time it records an event on the claim. made:
 // the kubelet has created the Node itself. left is how long to go on trying; it is 0 when there is nothing more to do, because the kubelet
 // registered under another name, which the lifecycle controller reports, or because the claim has been given up.
-func (f *finisher) nodeRefused(ctx context.Context, c *capacity.Claim, node *corev1.Node, since time.Time, first bool, err error) (made bool, left time.Duration) {
+func (f *finisher) nodeRefused(ctx context.Context, by provisioning.Requester, c *capacity.Claim, node *corev1.Node, since time.Time, first bool, err error) (made bool, left time.Duration) {
 	logger := klog.FromContext(ctx)
 	if first {
 		logger.Info("The API server refuses a Node; trying again", "node", node.Name, "nodeClaim", c.Name, "for", refusalPatience, "err", err)
@@ -60,7 +61,7 @@ func (f *finisher) nodeRefused(ctx context.Context, c *capacity.Claim, node *cor
 	}
 	if left = refusalPatience - f.calls.clock.Since(since); left <= 0 {
 		f.spending.NodeRefused(c, node, err)
-		f.cleanup.fail(ctx, []*capacity.Claim{c}, reasonNodeNotCreated, err.Error(), false)
+		f.cleanup.fail(ctx, by, []*capacity.Claim{c}, reasonNodeNotCreated, err.Error(), false)
 		return false, 0
 	}
 	return false, left

@@ -100,7 +100,7 @@ func TestARefusedNode(t *testing.T) {
 						w.parts.cleanup.forget("c")
 					}
 				})
-				if created := w.parts.finisher.createNode(t.Context(), c, ours("n", machine)); created != tc.created {
+				if created := w.parts.finisher.createNode(t.Context(), ledgerRequester{w.reservations}, c, ours("n", machine)); created != tc.created {
 					t.Errorf("created %v, want %v", created, tc.created)
 				}
 				if took := time.Since(begun); took < tc.between[0] || took > tc.between[1] {

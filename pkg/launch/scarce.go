@@ -68,7 +68,7 @@ func (b *batchLauncher) one(ctx context.Context, w *batch) (others bool) {
 	first := *w
 	first.claims = nil
 	for len(w.claims) > 0 && len(first.claims) == 0 {
-		if c := w.claims[0]; b.needed(c.Name) {
+		if c := w.claims[0]; w.needs(c) {
 			first.claims = []*capacity.Claim{c}
 		} else {
 			b.cleanup.forget(c.Name)

@@ -88,7 +88,7 @@ func TestOneClaimThatIsNeededGoesFirst(t *testing.T) {
 	m := w.parts
 	pool := m.claims.Pools(m.batches.cloud.InstanceTypes)[0]
 	n := cheapest(pool, "new")
-	one := &batch{pool: pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels}
+	one := &batch{pool: pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, requester: ledgerRequester{w.reservations}}
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for i, name := range []string{"gone", "first", "other"} {
 			one.claims = append(one.claims, &capacity.Claim{Name: name, Pool: pool.Name})

@@ -206,7 +206,7 @@ func (s *staticPools) grow(ctx context.Context, p *capacity.Pool, n int64) {
 		for _, c := range some {
 			s.batches.inFlight(c, template(node), provisioning.DaemonRequests(node.Daemons))
 		}
-		w := &batch{pool: p, capacityType: node.CapacityType, offers: node.Offers, labels: node.Labels, claims: some, purpose: capacity.ForPool}
+		w := &batch{pool: p, capacityType: node.CapacityType, offers: node.Offers, labels: node.Labels, claims: some, purpose: capacity.ForPool, requester: s.state}
 		s.calls.wg.Go(func() { s.batches.launch(ctx, w) })
 	}
 }
@@ -303,6 +303,19 @@ func (s *staticState) recordFailure(pool string) {
 	}
 	p.failed++
 	p.next = now.Add(min(firstStaticRetry<<min(p.failed-1, 20), maxStaticRetry))
+}
+
+// Needed reports whether the claim's static pool still needs it: the pool may have been scaled down before the claim was written.
+func (s *staticState) Needed(claim string) (yes bool, why string) {
+	return !s.isEnding(claim), "its NodePool has enough nodes without it"
+}
+
+// Failed counts the failure of a claim of a static pool, which is to end.
+func (s *staticState) Failed(_ context.Context, c *capacity.Claim, _, why string) (stays bool) {
+	s.recordFailure(c.Pool)
+	s.shortage(c.Pool, why)
+	s.end(c.Name)
+	return false
 }
 
 // registered resets that count when a node of the pool has registered.

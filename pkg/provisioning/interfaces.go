@@ -56,6 +56,14 @@ type Purchases interface {
 	Reserve(plan *capacity.Plan, inFlight int, terms Terms) map[string]*capacity.Claim
 }
 
+// Requester is what a claim's instance is requested for. Its methods return at once.
+type Requester interface {
+	// Needed is asked before a request is recorded; if it reports false, the claim is given up, and why says for what reason.
+	Needed(claim string) (yes bool, why string)
+	// Failed hears that the claim's launch has failed. It reports whether the claim stays: then the requester tries again.
+	Failed(ctx context.Context, c *capacity.Claim, reason, why string) (stays bool)
+}
+
 // Committer carries plans out.
 type Committer interface {
 	// Book writes a plan to the ledger, its placements by commit. The func that it returns launches the new nodes in the background.
