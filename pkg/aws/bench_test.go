@@ -25,16 +25,19 @@ func (f fixed) Region() *catalog.Region { return f.now }
 
 // region returns region data of a large region: 1,300 types in 4 zones.
 func region() *catalog.Region {
-	f := &catalog.Region{Zones: map[string][]string{}, OnDemand: map[string]float64{}, Spot: map[catalog.Pool]float64{}, Settled: true}
+	onDemand, spot := catalog.Prices{}, catalog.Prices{}
+	f := &catalog.Region{
+		Zones: map[string][]string{}, Prices: map[string]catalog.Prices{catalog.OnDemand: onDemand, catalog.Spot: spot}, Settled: true,
+	}
 	for i := range 1300 {
 		h := *m5large
 		h.Name, h.Spot, h.OnDemand = fmt.Sprintf("m5.t%04d", i), true, true
 		h.Family, h.Size, h.Category, h.Generation = "m5", h.Name[3:], "m", "5"
 		f.Types = append(f.Types, &h)
-		f.OnDemand[h.Name] = 1
+		onDemand[catalog.Pool{InstanceType: h.Name}] = 1
 		for _, z := range []string{"a", "b", "c", "d"} {
 			f.Zones[h.Name] = append(f.Zones[h.Name], z)
-			f.Spot[catalog.Pool{InstanceType: h.Name, Zone: z}] = 0.5
+			spot[catalog.Pool{InstanceType: h.Name, Zone: z}] = 0.5
 		}
 	}
 	return f
@@ -81,8 +84,9 @@ func BenchmarkInstanceTypes(b *testing.B) {
 		p.InstanceTypes(nc.Name)
 		for i := 0; b.Loop(); i++ {
 			g := *p.catalogue.Region()
-			g.Spot = maps.Clone(g.Spot)
-			g.Spot[catalog.Pool{InstanceType: f.Types[i%1300].Name, Zone: "a"}] += 0.001
+			spot := maps.Clone(g.Prices[catalog.Spot])
+			spot[catalog.Pool{InstanceType: f.Types[i%1300].Name, Zone: "a"}] += 0.001
+			g.Prices = map[string]catalog.Prices{catalog.OnDemand: g.Prices[catalog.OnDemand], catalog.Spot: spot}
 			p.catalogue = fixed{catalogue, &g}
 			p.version.Add(1)
 			p.InstanceTypes(nc.Name)

@@ -52,11 +52,12 @@ func TestTypesWithoutPrice(t *testing.T) {
 	w.SetNodeClass(nodeClass())
 	w.types("default")
 	f := *w.catalogue.Region()
-	f.OnDemand, f.Spot = maps.Clone(f.OnDemand), maps.Clone(f.Spot)
-	delete(f.OnDemand, "m5.large")
+	onDemand, spot := maps.Clone(f.Prices[catalog.OnDemand]), maps.Clone(f.Prices[catalog.Spot])
+	f.Prices = map[string]catalog.Prices{catalog.OnDemand: onDemand, catalog.Spot: spot}
+	delete(onDemand, catalog.Pool{InstanceType: "m5.large"})
 	for _, zone := range []string{"a", "b", "c"} {
-		delete(f.Spot, catalog.Pool{InstanceType: "m5.large", Zone: "us-west-2" + zone})
-		delete(f.Spot, catalog.Pool{InstanceType: "c5.large", Zone: "us-west-2" + zone})
+		delete(spot, catalog.Pool{InstanceType: "m5.large", Zone: "us-west-2" + zone})
+		delete(spot, catalog.Pool{InstanceType: "c5.large", Zone: "us-west-2" + zone})
 	}
 	r := w.classes.get("default").resolved.Load()
 	offers := func(name string) []capacity.Offer { return offersOf(r, f.Find(name), &f, zonesOf(r)) }

@@ -65,7 +65,7 @@ func TestEstimateFollowsPrices(t *testing.T) {
 	f := w.catalogue.Region()
 	far := 0
 	for _, h := range f.Types {
-		price, ok := f.OnDemand[h.Name]
+		price, ok := f.Prices[catalog.OnDemand][catalog.Pool{InstanceType: h.Name}]
 		if !ok {
 			continue
 		}
@@ -108,15 +108,15 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	}
 	moved := func(name string, by float64) func(*catalog.Region) {
 		return func(f *catalog.Region) {
-			f.Spot = maps.Clone(f.Spot)
-			f.Spot[catalog.Pool{InstanceType: name, Zone: "us-west-2a"}] *= by
+			f.Prices = withSpot(f)
+			f.Prices[catalog.Spot][catalog.Pool{InstanceType: name, Zone: "us-west-2a"}] *= by
 		}
 	}
 	check("a spot price", change(moved("m5.large", 1.5)), "m5.large")
 	if typeOf(before, "m5.large").Labels == nil || typeOf(before, "m5.large").Capacity == nil {
 		t.Error("a type with another price has lost its labels or its size")
 	}
-	check("the same prices, read again", change(func(f *catalog.Region) { f.Spot = maps.Clone(f.Spot) }))
+	check("the same prices, read again", change(func(f *catalog.Region) { f.Prices = withSpot(f) }))
 	check("a zone less", change(func(f *catalog.Region) {
 		f.Zones = maps.Clone(f.Zones)
 		f.Zones["c5.large"] = f.Zones["c5.large"][:2]
@@ -131,4 +131,11 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	image := plainImage(w.status("default", isReady("True")))
 	w.ObserveNode(NodeSeen{InstanceType: "m5.xlarge", ImageID: image, Memory: 1 << 30})
 	check("a lesson", w.types("default"), "m5.xlarge")
+}
+
+// withSpot copies the prices so that those of spot instances can be changed.
+func withSpot(f *catalog.Region) map[string]catalog.Prices {
+	out := maps.Clone(f.Prices)
+	out[catalog.Spot] = maps.Clone(out[catalog.Spot])
+	return out
 }

@@ -18,16 +18,12 @@ import (
 
 // Region is what is known of the region. It is immutable: a refresh creates a new one that shares the unchanged parts.
 type Region struct {
-	Types    []*Hardware         // sorted by name; nil: not known yet
-	Zones    map[string][]string // by type, sorted; nil: not known yet
-	OnDemand map[string]float64  // $/h by type; nil: not known yet
-	Spot     map[Pool]float64    // $/h; nil: not known yet
+	Types  []*Hardware         // sorted by name; nil: not known yet
+	Zones  map[string][]string // by type, sorted; nil: not known yet
+	Prices map[string]Prices   // by price source, such as OnDemand; absent: not known yet
 	// Settled: prices are known, or we have waited long enough for them.
 	Settled bool
 }
-
-// Pool is an instance type in a zone.
-type Pool struct{ InstanceType, Zone string }
 
 // Config names the region and the times between two refreshes of each part.
 type Config struct {
@@ -37,11 +33,10 @@ type Config struct {
 
 // Cache keeps the region data up to date.
 type Cache struct {
-	cfg      Config
-	clock    clock.WithTicker
-	hardware sdk.HardwareAPI
-	pricing  sdk.Pricing
-	changed  func()
+	cfg     Config
+	clock   clock.WithTicker
+	calls   calls
+	changed func()
 
 	now atomic.Pointer[Region]
 
@@ -52,15 +47,28 @@ type Cache struct {
 
 // Parts of the region data, as Status names them.
 const (
-	PartTypes    = "instance types"
-	PartZones    = "zones of instance types"
-	partOnDemand = "on-demand prices"
-	partSpot     = "spot prices"
+	PartTypes = "instance types"
+	PartZones = "zones of instance types"
 )
 
+// parts returns all of them: types, zones, and the price sources.
+func parts() []string {
+	all := []string{PartTypes, PartZones}
+	for _, s := range priceSources {
+		all = append(all, s.part)
+	}
+	return all
+}
+
+// calls are those to AWS that the parts are read with.
+type calls struct {
+	hardware sdk.HardwareAPI
+	pricing  sdk.Pricing
+}
+
 func NewCache(cfg Config, c clock.WithTicker, hardware sdk.HardwareAPI, prices sdk.Pricing, changed func()) *Cache {
-	k := &Cache{cfg: cfg, clock: c, hardware: hardware, pricing: prices, changed: changed, problems: map[string]error{}}
-	for _, part := range []string{PartTypes, PartZones, partOnDemand, partSpot} {
+	k := &Cache{cfg: cfg, clock: c, calls: calls{hardware, prices}, changed: changed, problems: map[string]error{}}
+	for _, part := range parts() {
 		k.problems[part] = errNotAsked
 	}
 	k.now.Store(&Region{})
@@ -77,25 +85,24 @@ func (k *Cache) Loops() []func(context.Context) {
 	loop := func(part string, every time.Duration, fetch func(context.Context) (func(*Region), error)) func(context.Context) {
 		return func(ctx context.Context) { k.keep(ctx, part, every, fetch) }
 	}
-	return []func(context.Context){
+	loops := []func(context.Context){
 		k.settle,
 		loop(PartTypes, k.cfg.TypesEvery, func(ctx context.Context) (func(*Region), error) {
-			v, err := fetchTypes(ctx, k.hardware)
+			v, err := fetchTypes(ctx, k.calls.hardware)
 			return func(f *Region) { f.Types = v }, err
 		}),
 		loop(PartZones, k.cfg.ZonesEvery, func(ctx context.Context) (func(*Region), error) {
-			v, err := fetchZones(ctx, k.hardware)
+			v, err := fetchZones(ctx, k.calls.hardware)
 			return func(f *Region) { f.Zones = v }, err
 		}),
-		loop(partOnDemand, k.cfg.OnDemandEvery, func(ctx context.Context) (func(*Region), error) {
-			v, err := fetchOnDemand(ctx, k.pricing, k.cfg.Region)
-			return func(f *Region) { f.OnDemand = v }, err
-		}),
-		loop(partSpot, k.cfg.SpotEvery, func(ctx context.Context) (func(*Region), error) {
-			v, err := fetchSpot(ctx, k.hardware, k.clock.Now())
-			return func(f *Region) { f.Spot = v }, err
-		}),
 	}
+	for _, source := range priceSources {
+		loops = append(loops, loop(source.part, source.every(k.cfg), func(ctx context.Context) (func(*Region), error) {
+			v, err := source.read(ctx, k.calls, k.cfg.Region, k.clock.Now())
+			return func(f *Region) { f.setPrices(source.part, v) }, err
+		}))
+	}
+	return loops
 }
 
 // keep fetches a part again and again until ctx ends: after every if it succeeds, with back-off if it fails. A failure keeps the last
@@ -126,7 +133,7 @@ func (k *Cache) keep(ctx context.Context, part string, every time.Duration, fetc
 			if err == nil {
 				set(f)
 			}
-			f.Settled = f.Settled || !errors.Is(k.problems[partOnDemand], errNotAsked) && !errors.Is(k.problems[partSpot], errNotAsked)
+			f.Settled = f.Settled || !slices.ContainsFunc(priceSources, func(s priceSource) bool { return errors.Is(k.problems[s.part], errNotAsked) })
 		})
 		refreshed := time.Time{}
 		if err == nil {
@@ -135,8 +142,8 @@ func (k *Cache) keep(ctx context.Context, part string, every time.Duration, fetc
 		f := k.now.Load()
 		countRegion(f, part, refreshed)
 		k.mu.Unlock()
-		if guessing := f.Settled && (f.OnDemand == nil || f.Spot == nil); guessing && change {
-			logger.Info("Prices are not known; instance types are ordered by prices estimated from their sizes", "onDemandKnown", f.OnDemand != nil, "spotKnown", f.Spot != nil)
+		if guessing := f.Settled && !(f.known(false) && f.known(true)); guessing && change {
+			logger.Info("Prices are not known; instance types are ordered by prices estimated from their sizes", "onDemandKnown", f.known(false), "spotKnown", f.known(true))
 		}
 		if err != nil {
 			logger.Error(err, "Could not refresh instance types or prices", "part", part, "retryIn", wait)
@@ -171,7 +178,7 @@ func (k *Cache) settle(ctx context.Context) {
 	}
 	k.mu.Lock()
 	change := k.update(func(f *Region) { f.Settled = true })
-	countRegion(k.now.Load(), partOnDemand, time.Time{})
+	countRegion(k.now.Load(), OnDemand, time.Time{})
 	k.mu.Unlock()
 	if change {
 		k.changed()
@@ -187,12 +194,12 @@ func (k *Cache) Status() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
-	for _, part := range []string{PartTypes, PartZones, partOnDemand, partSpot} {
+	for _, part := range parts() {
 		err := k.problemLocked(part)
 		if err == nil {
 			continue
 		}
-		if (part == partOnDemand || part == partSpot) && (errors.Is(err, errUnknown) || errors.Is(err, errNotAsked)) {
+		if part != PartTypes && part != PartZones && (errors.Is(err, errUnknown) || errors.Is(err, errNotAsked)) {
 			err = fmt.Errorf("%w; instance types are ordered by prices estimated from their sizes", err)
 		}
 		errs = append(errs, err)

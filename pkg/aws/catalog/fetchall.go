@@ -19,10 +19,9 @@ import (
 // a price are included, without one.
 func Fetch(ctx context.Context, c sdk.Clients, region string, now time.Time) (*File, error) {
 	var (
-		types    []Type
-		zones    map[string][]string
-		onDemand map[string]float64
-		spot     map[Pool]float64
+		types  []Type
+		zones  map[string][]string
+		prices = make([]Prices, len(priceSources))
 	)
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error {
@@ -36,14 +35,12 @@ func Fetch(ctx context.Context, c sdk.Clients, region string, now time.Time) (*F
 		zones, err = fetchZones(ctx, c.EC2)
 		return err
 	})
-	all.Go(func() (err error) {
-		onDemand, err = fetchOnDemand(ctx, c.Pricing, region)
-		return err
-	})
-	all.Go(func() (err error) {
-		spot, err = fetchSpot(ctx, c.EC2, now)
-		return err
-	})
+	for i, source := range priceSources {
+		all.Go(func() (err error) {
+			prices[i], err = source.read(ctx, calls{c.EC2, c.Pricing}, region, now)
+			return err
+		})
+	}
 	switch err := all.Wait(); {
 	case err == nil:
 	case sdk.IsMissingCredentials(err):
@@ -56,22 +53,26 @@ func Fetch(ctx context.Context, c sdk.Clients, region string, now time.Time) (*F
 		return nil, fmt.Errorf("reading the catalogue of %s: %w", region, err)
 	}
 	f := &File{Meta: Meta{Region: region, Source: "EC2 and Price List APIs", Read: now.UTC().Format(time.RFC3339)}, Types: types}
+	known := &Region{}
+	for i, source := range priceSources {
+		known.setPrices(source.part, prices[i])
+	}
 	for i := range f.Types {
 		t := &f.Types[i]
 		t.Zones = zones[t.Name]
-		if p, ok := onDemand[t.Name]; ok {
+		if p, ok := known.listed(t.Name, "", false); ok {
 			t.OnDemand = &p
 		}
-		t.takeSpot(spot)
+		t.takeSpot(known)
 	}
 	slices.SortFunc(f.Types, func(a, b Type) int { return cmp.Compare(a.Name, b.Name) })
 	return f, nil
 }
 
-func (t *Type) takeSpot(prices map[Pool]float64) {
+func (t *Type) takeSpot(f *Region) {
 	sum := 0.0
 	for _, zone := range t.Zones {
-		p, ok := prices[Pool{t.Name, zone}]
+		p, ok := f.listed(t.Name, zone, true)
 		if !ok {
 			continue
 		}

@@ -142,7 +142,8 @@ func (f *File) Write(w io.Writer) error {
 
 // Region returns what the refresh loops would know of the region after asking AWS.
 func (f *File) Region() *Region {
-	out := &Region{Zones: map[string][]string{}, OnDemand: map[string]float64{}, Spot: map[Pool]float64{}, Settled: true}
+	onDemand, spot := Prices{}, Prices{}
+	out := &Region{Zones: map[string][]string{}, Prices: map[string]Prices{OnDemand: onDemand, Spot: spot}, Settled: true}
 	for i := range f.Types {
 		t := &f.Types[i]
 		if len(t.Virtualization) > 0 && !slices.Contains(t.Virtualization, "hvm") {
@@ -155,11 +156,11 @@ func (f *File) Region() *Region {
 		out.Types = append(out.Types, h)
 		out.Zones[t.Name] = slices.Sorted(slices.Values(t.Zones))
 		if t.OnDemand != nil {
-			out.OnDemand[t.Name] = *t.OnDemand
+			onDemand[Pool{InstanceType: t.Name}] = *t.OnDemand
 		}
 		for _, zone := range t.Zones {
 			if p, ok := t.spot(zone); ok {
-				out.Spot[Pool{t.Name, zone}] = p
+				spot[Pool{t.Name, zone}] = p
 			}
 		}
 	}

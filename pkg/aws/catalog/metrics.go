@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -22,12 +23,20 @@ func init() {
 	legacyregistry.MustRegister(factsRefreshed, pricesEstimated)
 }
 
-// partNames are the parts of the region data as metrics name them.
-var partNames = map[string]string{PartTypes: "types", PartZones: "zones", partOnDemand: "on-demand-prices", partSpot: "spot-prices"}
+// partName returns a part of the region data as metrics name it.
+func partName(part string) string {
+	switch part {
+	case PartTypes:
+		return "types"
+	case PartZones:
+		return "zones"
+	}
+	return strings.ReplaceAll(part, " ", "-")
+}
 
 func countRegion(f *Region, part string, refreshed time.Time) {
 	if !refreshed.IsZero() {
-		factsRefreshed.WithLabelValues(partNames[part]).Set(float64(refreshed.Unix()))
+		factsRefreshed.WithLabelValues(partName(part)).Set(float64(refreshed.Unix()))
 	}
 	estimated := func(capacityType string, unknown bool) {
 		v := 0.0
@@ -36,6 +45,6 @@ func countRegion(f *Region, part string, refreshed time.Time) {
 		}
 		pricesEstimated.WithLabelValues(capacityType).Set(v)
 	}
-	estimated("on-demand", f.OnDemand == nil)
-	estimated("spot", f.Spot == nil)
+	estimated("on-demand", !f.known(false))
+	estimated("spot", !f.known(true))
 }

@@ -16,14 +16,14 @@ func TestEstimatedPricesAreCounted(t *testing.T) {
 		}
 		return v
 	}
-	f := &Region{Settled: true, Spot: map[Pool]float64{}}
+	f := &Region{}
 	for _, tt := range []struct {
-		settled    bool
-		od, spot   float64
-		anOnDemand map[string]float64
-	}{{false, 0, 0, nil}, {true, 1, 0, nil}, {true, 0, 0, map[string]float64{}}} {
-		f.Settled, f.OnDemand = tt.settled, tt.anOnDemand
-		countRegion(f, partOnDemand, time.Time{})
+		settled  bool
+		od, spot float64
+		onDemand Prices
+	}{{false, 0, 0, nil}, {true, 1, 0, nil}, {true, 0, 0, Prices{}}} {
+		f.Settled, f.Prices = tt.settled, map[string]Prices{Spot: {}, OnDemand: tt.onDemand}
+		countRegion(f, OnDemand, time.Time{})
 		if od, spot := gauge("on-demand"), gauge("spot"); od != tt.od || spot != tt.spot {
 			t.Errorf("%+v: on demand %v, spot %v", tt, od, spot)
 		}

@@ -1,23 +1,83 @@
 package catalog
 
-import "strings"
+import (
+	"context"
+	"maps"
+	"strings"
+	"time"
+)
+
+// Prices are in $/h. A price that is the same in all zones has no zone.
+type Prices map[Pool]float64
+
+// Pool is an instance type in a zone.
+type Pool struct{ InstanceType, Zone string }
+
+// The price sources, as Status names them.
+const (
+	OnDemand = "on-demand prices"
+	Spot     = "spot prices"
+)
+
+// priceSource is where prices of on-demand or spot instances are read.
+type priceSource struct {
+	part  string // as Status and, with dashes, the metric name it
+	spot  bool
+	every func(Config) time.Duration
+	read  func(ctx context.Context, c calls, region string, now time.Time) (Prices, error)
+}
+
+// priceSources has each of them. If several know a price, the first one's holds.
+var priceSources = []priceSource{onDemand, spot}
+
+// setPrices replaces the prices of a source and leaves the map that other Regions share.
+func (f *Region) setPrices(source string, p Prices) {
+	f.Prices = maps.Clone(f.Prices)
+	if f.Prices == nil {
+		f.Prices = map[string]Prices{}
+	}
+	f.Prices[source] = p
+}
+
+// known reports whether prices of spot or of on-demand instances have been read.
+func (f *Region) known(spot bool) bool {
+	for i := range priceSources {
+		if s := &priceSources[i]; s.spot == spot && f.Prices[s.part] != nil {
+			return true
+		}
+	}
+	return false
+}
 
 // Price returns what an offering costs in $/h. ok is false if prices are known and this type has none there: it can't be launched.
 // While no prices are known at all, types are ordered by estimate.
 func (f *Region) Price(h *Hardware, zone string, spot bool) (p float64, ok bool) {
-	if !spot {
-		if f.OnDemand == nil {
-			return Estimate(h), true
-		}
-		p, ok = f.OnDemand[h.Name]
+	if p, ok = f.listed(h.Name, zone, spot); ok || f.known(spot) {
 		return p, ok
 	}
-	if f.Spot == nil {
-		p, ok = f.Price(h, zone, false)
-		return p * spotShare, ok
+	if !spot {
+		return Estimate(h), true
 	}
-	p, ok = f.Spot[Pool{h.Name, zone}]
-	return p, ok
+	p, ok = f.Price(h, zone, false)
+	return p * spotShare, ok
+}
+
+// listed returns the price that AWS lists.
+func (f *Region) listed(name, zone string, spot bool) (float64, bool) {
+	for i := range priceSources {
+		s := &priceSources[i]
+		if s.spot != spot {
+			continue
+		}
+		prices := f.Prices[s.part]
+		if p, ok := prices[Pool{name, zone}]; ok {
+			return p, true
+		}
+		if p, ok := prices[Pool{InstanceType: name}]; ok {
+			return p, true
+		}
+	}
+	return 0, false
 }
 
 // spotShare is the assumed price of a spot instance as a share of the on-demand price, until spot prices are known.

@@ -6,7 +6,7 @@ import (
 )
 
 func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
-	f := &Region{OnDemand: map[string]float64{"c5.large": 1}, Spot: map[Pool]float64{{"m5.large", "a"}: 0.02}}
+	f := &Region{Prices: map[string]Prices{OnDemand: {{"c5.large", ""}: 1}, Spot: {{"m5.large", "a"}: 0.02}}}
 	for _, tt := range []struct {
 		zone string
 		spot bool
