@@ -39,18 +39,18 @@ func (f *Region) setPrices(source string, p Prices) {
 	f.Prices[source] = p
 }
 
-// known reports whether prices of spot or of on-demand instances have been read.
+// known reports whether all sources for spot or for on-demand instances have been read, so that what has no price can't be launched.
 func (f *Region) known(spot bool) bool {
 	for i := range priceSources {
-		if s := &priceSources[i]; s.spot == spot && f.Prices[s.part] != nil {
-			return true
+		if s := &priceSources[i]; s.spot == spot && f.Prices[s.part] == nil {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // Price returns what an offering costs in $/h. ok is false if prices are known and this type has none there: it can't be launched.
-// While no prices are known at all, types are ordered by estimate.
+// Until all prices have been read, those that are missing are estimated.
 func (f *Region) Price(h *Hardware, zone string, spot bool) (p float64, ok bool) {
 	if p, ok = f.listed(h.Name, zone, spot); ok || f.known(spot) {
 		return p, ok
