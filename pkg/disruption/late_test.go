@@ -85,10 +85,10 @@ func (l *latecomer) pin() bool {
 }
 
 func (l *latecomer) filter() bool {
-	return l.reservations.Object(l.node, &ledger.Ask{UID: l.uid, Class: l.class}, roomy{}) == ""
+	return l.reservations.Object(l.node, &ledger.Ask{UID: l.uid, Class: l.class}, roomy{}) == nil
 }
 
-func (l *latecomer) assume() bool { return l.reservations.Assume(l.uid, l.node, false) == "" }
+func (l *latecomer) assume() bool { return l.reservations.Assume(l.uid, l.node, false) == nil }
 
 func (l *latecomer) bind() bool {
 	l.w.bind(string(l.uid), l.node)
@@ -157,7 +157,7 @@ func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 		case pod.bound:
 			arrived++
 			w.mustPass()
-			if disrupted(w.node(pod.node)) || reservations.Assume("another", pod.node, false) != "" {
+			if disrupted(w.node(pod.node)) || reservations.Assume("another", pod.node, false) != nil {
 				t.Fatalf("seed %d: a node that stays is closed", seed)
 			}
 		}

@@ -77,7 +77,7 @@ func TestAnInstanceTooManyThatHasANode(t *testing.T) {
 		t.Errorf("left: %v", w.instances)
 	}
 	for _, name := range []string{"n", "expected"} {
-		if why := w.reservations.Assume("u", name, false); why == "" {
+		if why := w.reservations.Assume("u", name, false); why == nil {
 			t.Errorf("a pod may go to %s, which is about to be drained", name)
 		}
 	}

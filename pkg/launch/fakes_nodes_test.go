@@ -111,7 +111,7 @@ func (w *world) Activate(pods []*corev1.Pod) {
 		if node == "" {
 			continue // refused: it stays in the queue
 		}
-		if why := w.reservations.Assume(pod.UID, node, false); why != "" {
+		if why := w.reservations.Assume(pod.UID, node, false); why != nil {
 			continue
 		}
 		w.mu.Lock()

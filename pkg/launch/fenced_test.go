@@ -35,13 +35,13 @@ func TestFencedNodesTakeNobody(t *testing.T) {
 	m.Nodes.NodeUncached(w.nodes["n"])
 	m.Nodes.Close("n", "")
 	m.Nodes.NodeCached(w.nodes["n"])
-	if why := w.reservations.Assume("u", "n", false); why != "" {
+	if why := w.reservations.Assume("u", "n", false); why != nil {
 		t.Error(why)
 	}
 	if !m.Nodes.Close("n", "aws:///z/i-another") {
 		t.Error("a pod is being bound there, and nobody says so")
 	}
-	if why := w.reservations.Assume("v", "n", false); why != "" {
+	if why := w.reservations.Assume("v", "n", false); why != nil {
 		t.Errorf("the end of another machine: %s", why)
 	}
 }

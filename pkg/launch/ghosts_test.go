@@ -152,7 +152,7 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 	w.pending.Handler().OnAdd(pod, false)
 	class, _ := w.pending.Classes.Class(pod)
 	w.reservations.SubmitLater(capacity.RefOf(pod), class)
-	if why := w.reservations.Assume(pod.UID, "old", false); why != "" {
+	if why := w.reservations.Assume(pod.UID, "old", false); why != nil {
 		t.Fatal(why)
 	}
 	c.Step(time.Minute)

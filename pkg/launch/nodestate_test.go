@@ -76,7 +76,7 @@ func TestNodesOfEKSAutoModeAreNotWatched(t *testing.T) {
 		t.Error("the ledger watches it")
 	}
 	class := &capacity.Class{Bind: capacity.BindInitialized, BindReason: "it has volumes"}
-	if why := w.reservations.Object("auto", &ledger.Ask{UID: "u", Class: class}, nil); why != "" {
+	if why := w.reservations.Object("auto", &ledger.Ask{UID: "u", Class: class}, nil); why != nil {
 		t.Errorf("a pod is kept off: %s", why)
 	}
 	if nodes := w.parts.Nodes.states.ofMachine(n.Spec.ProviderID); len(nodes) > 0 {

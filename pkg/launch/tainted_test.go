@@ -63,7 +63,7 @@ func TestTaintsOfOthersOnFreshNodes(t *testing.T) {
 		refused bool
 	}{{nil, false, true}, {[]corev1.Taint{scanner}, true, true}, {nil, true, false}} {
 		change(step.taints, step.ready)
-		if why := w.reservations.Object(name, &ledger.Ask{UID: "stranger", Class: class}, plenty{}); (why != "") != step.refused {
+		if why := w.reservations.Object(name, &ledger.Ask{UID: "stranger", Class: class}, plenty{}); (why != nil) != step.refused {
 			t.Errorf("taints %v, ready %t: refused because %q, want refused: %t", step.taints, step.ready, why, step.refused)
 		}
 	}

@@ -299,10 +299,10 @@ func (r *Ledger) Apart(c *capacity.Class) (out map[capacity.ClassKey]bool) {
 	return out
 }
 
-// Object returns why the pod may not go to the node, or ""; see ledger.Object.
-func (r *Ledger) Object(node string, ask *ledger.Ask, on ledger.Amounts) (why string) {
-	r.Read(func(l ledger.Reader) { why = l.Object(node, ask, on) })
-	return why
+// Object returns why the pod may not go to the node, or nil; see ledger.Object.
+func (r *Ledger) Object(node string, ask *ledger.Ask, on ledger.Amounts) (err error) {
+	r.Read(func(l ledger.Reader) { err = l.Object(node, ask, on) })
+	return err
 }
 
 // Refused reports whether no plan had capacity for the pod.
@@ -323,14 +323,14 @@ func (r *Ledger) TurnAway(node string, ref capacity.PodRef, daemon bool) {
 }
 
 // Assume records that the scheduler has assumed the pod on the node, or returns why it must not.
-func (r *Ledger) Assume(uid types.UID, node string, daemon bool) (why string) {
+func (r *Ledger) Assume(uid types.UID, node string, daemon bool) (err error) {
 	r.Step(func(l *ledger.Ledger, _ time.Time) {
-		if why = l.Assume(uid, node, daemon); why == "" {
+		if err = l.Assume(uid, node, daemon); err == nil {
 			r.taken[uid] = true
 			delete(r.later, uid)
 		}
 	})
-	return why
+	return err
 }
 
 // Unassume records that an assumed pod was not bound.

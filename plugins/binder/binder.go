@@ -46,10 +46,10 @@ type Ledger interface {
 	Pin(uid types.UID) (node, wait string)
 	Watches(node string) bool
 	Apart(c *capacity.Class) map[capacity.ClassKey]bool
-	Object(node string, ask *ledger.Ask, on ledger.Amounts) string
+	Object(node string, ask *ledger.Ask, on ledger.Amounts) error
 	Refused(uid types.UID) bool
 	TurnAway(node string, ref capacity.PodRef, daemon bool)
-	Assume(uid types.UID, node string, daemon bool) string
+	Assume(uid types.UID, node string, daemon bool) error
 	Unassume(uid types.UID, node string)
 	Settled(uid types.UID, node string)
 }
@@ -177,11 +177,11 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	if !b.ledger.Watches(name) {
 		return nil
 	}
-	if why := b.ledger.Object(name, &c.ask, amounts{node, b.class}); why != "" {
-		if c.ask.DaemonSet || c.unplannable || c.refused && why == ledger.Apart {
+	if err := b.ledger.Object(name, &c.ask, amounts{node, b.class}); err != nil {
+		if c.ask.DaemonSet || c.unplannable || c.refused && errors.Is(err, ledger.ErrApart) {
 			b.ledger.TurnAway(name, capacity.RefOf(pod), c.ask.DaemonSet)
 		}
-		return fwk.NewStatus(fwk.Unschedulable, why)
+		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
 	return nil
 }
@@ -190,9 +190,9 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 // Filter, the pod has to look for another one. No PostFilter follows a failed Reserve, and no event reports such a cordon, so Reserve
 // activates the pod itself.
 func (b *Binder) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	if why := b.ledger.Assume(pod.UID, node, objects.OfDaemonSet(pod)); why != "" {
+	if err := b.ledger.Assume(pod.UID, node, objects.OfDaemonSet(pod)); err != nil {
 		b.handle.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
-		return fwk.NewStatus(fwk.Unschedulable, why)
+		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
 	return nil
 }

@@ -117,8 +117,8 @@ func (g *InitializingNodes) Filter(_ context.Context, state fwk.CycleState, pod 
 	if !g.binder.ledger.Watches(o.Name) {
 		return nil
 	}
-	if why := g.binder.ledger.Object(o.Name, &data.(*cycle).ask, amounts{node, g.binder.class}); why != "" {
-		return fwk.NewStatus(fwk.Unschedulable, why)
+	if err := g.binder.ledger.Object(o.Name, &data.(*cycle).ask, amounts{node, g.binder.class}); err != nil {
+		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
 	return nil
 }

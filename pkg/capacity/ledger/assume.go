@@ -22,17 +22,16 @@ const (
 )
 
 // Assume records that the scheduler has assumed the pod on the node; from now on the scheduler's cache accounts for it there. Assume
-// returns a reason to refuse this if the node is being removed or must not take the pod yet, otherwise "". daemon: the pod belongs to a
-// DaemonSet.
-func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
+// returns an error if the node is being removed or must not take the pod yet. daemon: the pod belongs to a DaemonSet.
+func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 	if n, ok := l.byName[name]; ok && n.closedTo(daemon) {
-		return "the node is being removed"
+		return errRemoved
 	}
 	room := RoomFound
 	if p := l.pods[uid]; p != nil {
 		if n, ok := l.byName[name]; ok && !daemon {
-			if why := n.early(p.class.Class); why != "" {
-				return why // the node has changed since Filter: it has a new taint or is no longer Ready
+			if err := n.early(p.class.Class); err != nil {
+				return err // the node has changed since Filter: it has a new taint or is no longer Ready
 			}
 		}
 		switch {
@@ -71,7 +70,7 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) string {
 		l.assumed[name] = map[types.UID]Room{}
 	}
 	l.assumed[name][uid] = room
-	return ""
+	return nil
 }
 
 // landed ends the interval between Reserve and the end of the binding, and returns what Assume recorded.
@@ -120,7 +119,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	if s.group != nil {
 		s.group.slots = append(s.group.slots, s)
 	}
-	if s.node.waits(s.class.Class) != "" {
+	if s.node.waits(s.class.Class) != nil {
 		l.unready(s)
 	}
 }

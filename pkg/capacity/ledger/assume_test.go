@@ -18,7 +18,7 @@ func TestUnassumeAfterAHeartbeat(t *testing.T) {
 		l.Named("claim", "node", "id")
 		l.Cached("node", up, epoch)
 		l.Pin("p")
-		if why := l.Assume("p", "node", false); why != "" {
+		if why := l.Assume("p", "node", false); why != nil {
 			t.Fatal(why)
 		}
 		l.Cached("node", up, epoch) // the heartbeat

@@ -44,7 +44,7 @@ func TestRoomOfDaemonsOutlastsInitialization(t *testing.T) {
 			l.Cached("n", NodeStatus{Managed: true, Registered: true, Initialized: true}, start)
 			tc.then(l)
 			why := l.Object("n", &Ask{UID: "p", Class: testClass("a", 800, 0)}, cpuOf{allocatable: 1000})
-			if (why != "") != tc.kept {
+			if (why != nil) != tc.kept {
 				t.Errorf("a pod that would take the room is told %q", why)
 			}
 			if l.Empty() == tc.kept {
@@ -65,10 +65,10 @@ func TestRoomOfDaemonsIsNotKeptTwice(t *testing.T) {
 	l.Named("c", "n", "")
 	l.Cached("n", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
 	ask := &Ask{UID: "p", Class: testClass("a", 700, 0)}
-	if why := l.Object("n", ask, cpuOf{1000, []string{"d/logs"}}); why != "" {
+	if why := l.Object("n", ask, cpuOf{1000, []string{"d/logs"}}); why != nil {
 		t.Errorf("a pod that fits beside the DaemonSet's is told %q", why)
 	}
-	if why := l.Object("n", ask, cpuOf{999, []string{"d/other"}}); why == "" {
+	if why := l.Object("n", ask, cpuOf{999, []string{"d/other"}}); why == nil {
 		t.Error("the room of a DaemonSet's pod was given away because another's has come")
 	}
 }
@@ -81,15 +81,15 @@ func TestDaemonsOnNodesThatRefuseThem(t *testing.T) {
 	l.Cached("n", NodeStatus{Managed: true}, now)
 	l.Tick(now.Add(time.Hour))
 	plain := testClass("d", 100, 0)
-	if why := l.Object("n", &Ask{UID: "d", Class: plain, DaemonSet: true}, cpuOf{allocatable: 1000}); why != "" {
+	if why := l.Object("n", &Ask{UID: "d", Class: plain, DaemonSet: true}, cpuOf{allocatable: 1000}); why != nil {
 		t.Errorf("on a late node: %q", why)
 	}
-	if why := l.Object("n", &Ask{UID: "p", Class: plain}, cpuOf{allocatable: 1000}); why == "" {
+	if why := l.Object("n", &Ask{UID: "p", Class: plain}, cpuOf{allocatable: 1000}); why == nil {
 		t.Error("others are let on a late node")
 	}
 	gpu := testClass("gpu", 100, 0)
 	gpu.Bind = capacity.BindInitialized
-	if why := l.Object("n", &Ask{UID: "d", Class: gpu, DaemonSet: true}, cpuOf{allocatable: 1000}); why == "" {
+	if why := l.Object("n", &Ask{UID: "d", Class: gpu, DaemonSet: true}, cpuOf{allocatable: 1000}); why == nil {
 		t.Error("one that asks for devices is let on a node that has none yet")
 	}
 	l.Take()
@@ -119,11 +119,11 @@ func TestDaemonsThatOutgrowTheirRoom(t *testing.T) {
 		t.Fatalf("pinned to %q: %s", node, why)
 	}
 	ask := &Ask{UID: "p", Class: c}
-	if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != "" {
+	if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != nil {
 		t.Fatalf("as planned: %q", why)
 	}
 	l.Daemons("c", map[string]capacity.Resources{"d/logs": {corev1.ResourceCPU: 400}})
-	if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why == "" {
+	if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why == nil {
 		t.Error("it takes the room of the DaemonSet's pod")
 	}
 	if state, why := l.Submit(ref, c, now); state != Queued {

@@ -27,7 +27,7 @@ func TestClosedNodesTakeNobody(t *testing.T) {
 		if node, wait := l.Pin(uid); node != "n" {
 			t.Fatalf("%s is pinned to %q (%s)", uid, node, wait)
 		}
-		if why := l.Assume(uid, "n", false); why != "" {
+		if why := l.Assume(uid, "n", false); why != nil {
 			t.Fatal(why)
 		}
 	}
@@ -40,7 +40,7 @@ func TestClosedNodesTakeNobody(t *testing.T) {
 	l.Unfence("n")
 	for _, daemon := range []bool{false, true} {
 		object, assume := l.Object("n", &Ask{UID: "v", Class: c, DaemonSet: daemon}, nil), l.Assume("v", "n", daemon)
-		if (object == "") != daemon || (assume == "") != daemon {
+		if (object == nil) != daemon || (assume == nil) != daemon {
 			t.Errorf("daemon=%t: Filter says %q, Reserve says %q", daemon, object, assume)
 		}
 	}
@@ -77,7 +77,7 @@ func TestClosingWhatIsFenced(t *testing.T) {
 		t.Fatal("not fenced, or something is on its way there")
 	}
 	l.Unfence("n")
-	if why := l.Assume("u", "n", false); why == "" {
+	if why := l.Assume("u", "n", false); why == nil {
 		t.Error("a pod may go to a node that ends")
 	}
 }
@@ -90,7 +90,7 @@ func TestNamesOfClosedNodes(t *testing.T) {
 		l := New()
 		l.Close("n", upAndRunning, epoch)
 		l.Cached("n", next, epoch)
-		if why := l.Assume("u", "n", false); why != "" {
+		if why := l.Assume("u", "n", false); why != nil {
 			t.Error(why)
 		}
 		l.Settled("u", "n")
@@ -107,7 +107,7 @@ func TestNamesOfClosedNodes(t *testing.T) {
 			}
 			l.Named("claim", "n", "id2")
 			l.Close("n", upAndRunning, epoch)
-			if why := l.Assume("u", "n", false); why == "" {
+			if why := l.Assume("u", "n", false); why == nil {
 				t.Errorf("closed first %t: a pod may go to a node that ends", closedFirst)
 			}
 			if l.nodes["claim"].fenced {
@@ -116,7 +116,7 @@ func TestNamesOfClosedNodes(t *testing.T) {
 			coming := next
 			coming.Initialized = false
 			l.Cached("n", coming, epoch)
-			if why := l.Assume("u", "n", false); why != "" {
+			if why := l.Assume("u", "n", false); why != nil {
 				t.Errorf("closed first %t: the claim's own node: %s", closedFirst, why)
 			}
 		}
@@ -128,11 +128,11 @@ func TestNamesOfClosedNodes(t *testing.T) {
 		nobodys := upAndRunning
 		nobodys.ProviderID = ""
 		l.Close("n", nobodys, epoch)
-		if why := l.Assume("u", "n", false); why == "" {
+		if why := l.Assume("u", "n", false); why == nil {
 			t.Error("a pod may go to a node that ends")
 		}
 		l.Cached("n", next, epoch)
-		if why := l.Assume("u", "n", false); why != "" {
+		if why := l.Assume("u", "n", false); why != nil {
 			t.Errorf("the claim's own node: %s", why)
 		}
 	})
@@ -141,11 +141,11 @@ func TestNamesOfClosedNodes(t *testing.T) {
 		l.Close("n", upAndRunning, epoch)
 		l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
 		l.Named("claim", "n", "id")
-		if why := l.Assume("u", "n", false); why == "" {
+		if why := l.Assume("u", "n", false); why == nil {
 			t.Error("a pod may go to a node that ends")
 		}
 		l.ClaimGone("claim", "its NodeClaim was deleted", false, epoch)
-		if why := l.Assume("u", "n", false); why == "" {
+		if why := l.Assume("u", "n", false); why == nil {
 			t.Error("a pod may go to a node that ends, once its claim is known to")
 		}
 		l.Uncached("n", "id", epoch)

@@ -19,7 +19,7 @@ func one(l *Ledger, c *capacity.Class, node string) {
 // A pod that was planned for while it was being bound leaves nothing behind: its slot would keep a node for ever.
 func TestSettledGivesBackWhatWasPlannedMeanwhile(t *testing.T) {
 	l, c := New(), testClass("c", 1000, 0)
-	if why := l.Assume("u", "old", false); why != "" {
+	if why := l.Assume("u", "old", false); why != nil {
 		t.Fatal(why)
 	}
 	l.Submit(capacity.PodRef{UID: "u"}, c, epoch)
@@ -109,7 +109,7 @@ func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 	l.Named("claim", "n", "id")
 	l.Cached("n", status, epoch)
 	l.ClaimGone("claim", "its NodeClaim was deleted", false, epoch)
-	if why := l.Assume("u", "n", false); why == "" {
+	if why := l.Assume("u", "n", false); why == nil {
 		t.Error("a pod may still go to the node")
 	}
 	l.Submit(capacity.PodRef{UID: "u"}, c, epoch)
@@ -131,7 +131,7 @@ func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 	l.AddNode("next", &capacity.Node{}, nil, true, epoch)
 	l.Named("next", "n", "id2")
 	l.Cached("n", NodeStatus{ProviderID: "id2", Managed: true}, epoch)
-	if why := l.Assume("v", "n", false); why != "" {
+	if why := l.Assume("v", "n", false); why != nil {
 		t.Errorf("the next machine of that name: %s", why)
 	}
 }

@@ -216,7 +216,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 		n.daemonsEnd = now.Add(daemonGrace)
 	}
 	for _, s := range slices.Clone(n.slots) {
-		if s.ready && n.waits(s.class.Class) != "" {
+		if s.ready && n.waits(s.class.Class) != nil {
 			l.unready(s)
 		}
 	}

@@ -11,52 +11,44 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// waits returns why pods of the class can't be bound to the node now, or "" if they can. It is the table of docs/early-binding.md: no pod
+// waits returns why pods of the class can't be bound to the node now, or nil if they can. It is the table of docs/early-binding.md: no pod
 // is bound early that must not be.
-func (n *node) waits(c *capacity.Class) string {
+func (n *node) waits(c *capacity.Class) error {
 	switch {
 	case n.fenced:
-		return "the node is being removed"
+		return errRemoved
 	case !n.cached:
-		return "its node is being launched"
+		return errNotLaunched
 	case !n.status.Managed || n.status.Initialized:
-	case c.Bind == capacity.BindInitialized:
-		return "its node is not initialized yet: " + c.BindReason
-	case c.Bind == capacity.BindReady && !n.status.Ready:
-		return "its node is not Ready yet: " + c.BindReason
-	case c.Bind == capacity.BindRegistered && !n.status.Registered:
-		return "its node has not registered yet: " + c.BindReason
+	case c.Bind == capacity.BindInitialized, c.Bind == capacity.BindReady && !n.status.Ready, c.Bind == capacity.BindRegistered && !n.status.Registered:
+		return notYet{c}
 	}
 	if n.status.Managed && !n.status.Initialized {
 		// Once the node is initialized, a taint is not waited for: the filters refuse the node and the pod is planned again.
 		if t := capacity.Untolerated(c.Tolerations, n.status.Taints); t != nil {
-			return fmt.Sprintf("its node still has the taint %s", t.ToString())
+			return tainted{t}
 		}
 		if t := capacity.Untolerated(c.Tolerations, n.status.Expected); t != nil && !n.status.Ready {
-			return fmt.Sprintf("its node is not Ready yet: nodes of its pool get the taint %s, which the pool does not declare", t.ToString())
+			return undeclared{t}
 		}
 	}
 	if n.status.Managed {
 		for _, d := range c.Drivers {
-			if slices.Contains(n.status.Drivers, d) {
-				continue
+			if !slices.Contains(n.status.Drivers, d) {
+				return noDriver(d)
 			}
-			if class, ok := capacity.StorageClassOf(d); ok {
-				return fmt.Sprintf("no capacity of storage class %s has been published for its node yet", class)
-			}
-			return fmt.Sprintf("the CSI driver %s has not registered on its node yet", d)
 		}
 	}
-	return ""
+	return nil
 }
 
 func waitReason(s *slot) string {
-	if why := s.node.waits(s.class.Class); why != "" {
-		return why
+	if err := s.node.waits(s.class.Class); err != nil {
+		return err.Error()
 	}
 	if s.group != nil {
 		for _, o := range s.group.slots {
-			if o.node.waits(o.class.Class) != "" {
+			if o.node.waits(o.class.Class) != nil {
 				return "other nodes of its plan are being launched: pods that depend on each other by topology spread or affinity start together"
 			}
 		}
@@ -75,7 +67,7 @@ func (l *Ledger) openNode(n *node) {
 			if !slices.Contains(groups, s.group) {
 				groups = append(groups, s.group)
 			}
-		case !s.ready && n.waits(s.class.Class) == "":
+		case !s.ready && n.waits(s.class.Class) == nil:
 			s.ready = true
 			touched[s.class] = true
 		}
@@ -95,7 +87,7 @@ func (l *Ledger) openNode(n *node) {
 // openGroup makes all slots of a group ready, or none.
 func (l *Ledger) openGroup(g *group) {
 	for _, s := range g.slots {
-		if !s.ready && s.node.waits(s.class.Class) != "" {
+		if !s.ready && s.node.waits(s.class.Class) != nil {
 			return
 		}
 	}

@@ -86,7 +86,7 @@ func TestRoomIsKeptWhileCyclesEndForOtherReasons(t *testing.T) {
 		if node, why := l.Pin("p"); node != "node" {
 			t.Fatal(node, why)
 		}
-		if why := l.Assume("p", "node", false); why != "" {
+		if why := l.Assume("p", "node", false); why != nil {
 			t.Fatal(why)
 		}
 		l.Unassume("p", "node", now)

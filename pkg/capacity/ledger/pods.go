@@ -43,7 +43,7 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 			p.stale = false
 		}
 	case Open:
-		if s := p.slot; s != nil && s.node.waits(s.class.Class) != "" {
+		if s := p.slot; s != nil && s.node.waits(s.class.Class) != nil {
 			l.unready(s) // the node has got a taint, say, since the pod was opened: it waits as it would have before
 		}
 		switch {

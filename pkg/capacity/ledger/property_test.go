@@ -158,7 +158,7 @@ func (w *world) step() string {
 			w.l.Submit(capacity.PodRef{UID: uid}, w.pods[uid], w.now)
 			return "failed " + string(uid)
 		}
-		if why := w.l.Assume(uid, node, false); why == "" {
+		if why := w.l.Assume(uid, node, false); why == nil {
 			w.assumed[uid] = node
 		}
 		return "assume " + string(uid)

@@ -38,7 +38,7 @@ type Reader interface {
 	Adopted() map[types.UID][]types.UID
 	Expects(c *capacity.Class) bool
 	Apart(c *capacity.Class) map[capacity.ClassKey]bool
-	Object(name string, ask *Ask, on Amounts) string
+	Object(name string, ask *Ask, on Amounts) error
 
 	Summary() Summary
 	String() string

@@ -34,7 +34,7 @@ func TestPodsThatWaitForReady(t *testing.T) {
 			t.Errorf("%s: gate shut: %t (%s), want %t", step.name, shut, why, step.shut)
 		}
 		// A pod without a plan is treated the same.
-		if why := l.Object("n1", &Ask{UID: "stranger", Class: c}, cpuOf{allocatable: 1000}); (why != "") != step.shut {
+		if why := l.Object("n1", &Ask{UID: "stranger", Class: c}, cpuOf{allocatable: 1000}); (why != nil) != step.shut {
 			t.Errorf("%s: a stranger is told %q, want it refused: %t", step.name, why, step.shut)
 		}
 		if err := check(l); err != nil {
@@ -56,7 +56,7 @@ func TestTaintsThatComeBeforeThePodIsAssumed(t *testing.T) {
 	}
 	tainted := NodeStatus{Managed: true, Taints: []corev1.Taint{{Key: "scanner", Effect: corev1.TaintEffectNoExecute}}}
 	l.Cached("n1", tainted, now)
-	if why := l.Assume("a", "n1", false); why == "" {
+	if why := l.Assume("a", "n1", false); why == nil {
 		t.Error("a pod is assumed on a node with a taint that it doesn't tolerate")
 	}
 	if shut, _ := l.Gate("a"); !shut {
@@ -69,7 +69,7 @@ func TestTaintsThatComeBeforeThePodIsAssumed(t *testing.T) {
 	if node, wait := l.Pin("a"); node != "n1" {
 		t.Errorf("without the taint it is pinned to %q (%s), want n1", node, wait)
 	}
-	if why := l.Assume("a", "n1", false); why != "" {
+	if why := l.Assume("a", "n1", false); why != nil {
 		t.Errorf("without the taint it isn't assumed: %s", why)
 	}
 }

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
@@ -93,47 +92,47 @@ type Amounts interface {
 	Daemon(key string) bool
 }
 
-// Object returns why the pod may not go to the node, or "" if it may. A pinned pod may only go to its own node. Capacity that is reserved
+// Object returns why the pod may not go to the node, or nil if it may. A pinned pod may only go to its own node. Capacity that is reserved
 // for pods of the same or a higher priority, or for DaemonSet pods that are not there yet, stays free. Pods that must not be bound early
 // stay off initializing nodes, and no pod may go to a node planned for a pod that it must not share a node with.
-func (l *Ledger) Object(name string, ask *Ask, on Amounts) string {
+func (l *Ledger) Object(name string, ask *Ask, on Amounts) error {
 	p := l.pods[ask.UID]
 	if p != nil && p.slot != nil && p.slot.node.name != name {
-		return "capacity is reserved for the pod on another node"
+		return errElsewhere
 	}
 	n, ok := l.byName[name]
 	if !ok {
-		return ""
+		return nil
 	}
 	if n.closedTo(ask.DaemonSet) {
-		return "the node is being removed"
+		return errRemoved
 	}
 	if p == nil || p.slot == nil {
 		if n.late && !ask.DaemonSet { // DaemonSet pods have no other node
-			return "the node has not registered in time"
+			return errLate
 		}
-		if why := n.early(ask.Class); why != "" {
-			return why
+		if err := n.early(ask.Class); err != nil {
+			return err
 		}
 	}
 	if ask.DaemonSet {
-		return ""
+		return nil
 	}
 	return n.room(p, ask, on)
 }
 
-// early returns why a pod without a plan can't be bound to the node yet, or "".
-func (n *node) early(c *capacity.Class) string {
+// early returns why a pod without a plan can't be bound to the node yet, or nil.
+func (n *node) early(c *capacity.Class) error {
 	if !n.cached || !n.status.Managed || n.status.Initialized {
-		return ""
+		return nil
 	}
 	return n.waits(c)
 }
 
-// room returns which reserved capacity the pod would take, or "" if none.
-func (n *node) room(p *pod, of *Ask, on Amounts) string {
+// room returns which reserved capacity the pod would take, or nil if none.
+func (n *node) room(p *pod, of *Ask, on Amounts) error {
 	if len(n.reserved) == 0 && len(n.daemons) == 0 {
-		return ""
+		return nil
 	}
 	ask := of.Class
 	var missing []capacity.Resources
@@ -159,7 +158,7 @@ func (n *node) room(p *pod, of *Ask, on Amounts) string {
 			kept += d[r]
 		}
 		if kept > 0 && on.Requested(r)+kept+want > on.Allocatable(r) {
-			return fmt.Sprintf("%s is reserved for pods planned for the node", r)
+			return reserved(r)
 		}
 	}
 	for i := range ask.HostPorts {
@@ -169,19 +168,16 @@ func (n *node) room(p *pod, of *Ask, on Amounts) string {
 			}
 			for j := range s.class.HostPorts {
 				if capacity.PortConflict(&ask.HostPorts[i], &s.class.HostPorts[j]) {
-					return fmt.Sprintf("host port %d is reserved for a pod planned for the node", ask.HostPorts[i].HostPort)
+					return portReserved{&ask.HostPorts[i]}
 				}
 			}
 		}
 	}
-	if why := n.apart(p, of); why != "" {
-		return why
+	if err := n.apart(p, of); err != nil {
+		return err
 	}
 	return n.attachments(p, ask, on)
 }
-
-// Apart is Object's reason for a pod that must not share the node with a pod that is planned there.
-const Apart = "anti-affinity to a pod planned for the node"
 
 // Apart returns the classes that have slots somewhere and whose pods must not share a node with those of c. It looks at every class, so
 // it is called once per scheduling cycle.
@@ -199,23 +195,23 @@ func (l *Ledger) Apart(c *capacity.Class) map[capacity.ClassKey]bool {
 	return out
 }
 
-// apart returns a reason if the pod and one that is planned for the node must not share it. The scheduler's own filter sees the conflict
+// apart returns an error if the pod and one that is planned for the node must not share it. The scheduler's own filter sees the conflict
 // only once one of them is on the node, and then there would be no place for the other.
-func (n *node) apart(p *pod, ask *Ask) string {
+func (n *node) apart(p *pod, ask *Ask) error {
 	if len(ask.Apart) == 0 || p != nil && p.slot != nil && p.slot.node == n {
-		return "" // or its own slot was planned with the others in mind
+		return nil // or its own slot was planned with the others in mind
 	}
 	for _, s := range n.slots {
 		if ask.Apart[s.class.Key] && s.class.Priority >= ask.Class.Priority {
-			return Apart
+			return ErrApart
 		}
 	}
-	return ""
+	return nil
 }
 
-// attachments returns a reason if the pod would take volume attachments from planned pods. A driver without a number on its CSINode has
+// attachments returns an error if the pod would take volume attachments from planned pods. A driver without a number on its CSINode has
 // no limit.
-func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) string {
+func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) error {
 	for driver, want := range ask.Volumes {
 		limit, limited := n.status.VolumeLimits[driver]
 		if !limited {
@@ -228,13 +224,10 @@ func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) string {
 			}
 		}
 		if kept > 0 && on.Volumes(driver)+kept+want > limit {
-			if class, ok := capacity.StorageClassOf(driver); ok {
-				return fmt.Sprintf("storage of class %s is reserved for pods planned for the node", class)
-			}
-			return fmt.Sprintf("attachments of %s are reserved for pods planned for the node", driver)
+			return volumesReserved(driver)
 		}
 	}
-	return ""
+	return nil
 }
 
 // InFlight is a node with its reservations, as input for the next plan.

@@ -48,7 +48,11 @@ func (s *story) filter(args arguments) error {
 	}
 	class := s.classOf(args.names[0])
 	ask := &Ask{UID: types.UID(args.names[0]), Class: class, Apart: s.ledger.Apart(class)}
-	s.say("%s", cmp.Or(s.ledger.Object(args.names[1], ask, amounts{used, allocatable}), "passes"))
+	if err := s.ledger.Object(args.names[1], ask, amounts{used, allocatable}); err != nil {
+		s.say("%v", err)
+	} else {
+		s.say("passes")
+	}
 	return nil
 }
 
@@ -65,7 +69,7 @@ func (s *story) evicts(args arguments) error {
 }
 
 func (s *story) reserve(args arguments) error {
-	if why := s.ledger.Assume(types.UID(args.names[0]), args.names[1], false); why != "" {
+	if why := s.ledger.Assume(types.UID(args.names[0]), args.names[1], false); why != nil {
 		s.say("refused: %s", why)
 	}
 	return nil
@@ -90,7 +94,7 @@ func (s *story) bind(args arguments) error {
 	if node == "" {
 		return nil
 	}
-	if why := s.ledger.Assume(types.UID(args.names[0]), node, false); why != "" {
+	if why := s.ledger.Assume(types.UID(args.names[0]), node, false); why != nil {
 		s.say("refused on %s: %s", node, why)
 		return nil
 	}

@@ -44,12 +44,12 @@ func TestRefusedPodsLeaveDomainsToTheirSiblings(t *testing.T) {
 				l.Cached(node, NodeStatus{Managed: true}, now)
 			}
 			for _, uid := range tc.assume {
-				node, why := l.Pin(types.UID(uid))
-				if why == "" {
-					why = l.Assume(types.UID(uid), node, false)
+				node, wait := l.Pin(types.UID(uid))
+				if wait != "" {
+					t.Fatal(wait)
 				}
-				if why != "" {
-					t.Fatal(why)
+				if err := l.Assume(types.UID(uid), node, false); err != nil {
+					t.Fatal(err)
 				}
 			}
 			l.Take()

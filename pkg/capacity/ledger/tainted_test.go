@@ -42,7 +42,7 @@ func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
 				l.Cached("n1", st, now)
 				if i == 0 && tc.bound {
 					l.Pin("a")
-					if why := l.Assume("a", "n1", false); why != "" {
+					if why := l.Assume("a", "n1", false); why != nil {
 						t.Fatal(why)
 					}
 					l.Settled("a", "n1")

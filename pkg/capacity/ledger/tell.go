@@ -8,8 +8,8 @@ func (l *Ledger) tell(n *node) {
 	}
 	var changed []*class
 	for _, s := range n.slots {
-		if why := n.waits(s.class.Class); !s.ready && why != "" && why != s.told {
-			s.told, s.news = why, true
+		if err := n.waits(s.class.Class); !s.ready && err != nil && err.Error() != s.told {
+			s.told, s.news = err.Error(), true
 			changed = append(changed, s.class)
 		}
 	}

@@ -45,7 +45,7 @@ func TestPodsKeptApart(t *testing.T) {
 			l.Submit(capacity.PodRef{UID: "x"}, other, epoch)
 			l.Refuse([]types.UID{"x"}, "no pool", false, epoch)
 			ask := &Ask{UID: "x", Class: other, Apart: l.Apart(other)}
-			if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != Apart || !l.Refused("x") {
+			if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != ErrApart || !l.Refused("x") {
 				t.Fatalf("the node says %q", why)
 			}
 			l.TurnAway("n", capacity.PodRef{UID: "x"}, false)
@@ -58,7 +58,7 @@ func TestPodsKeptApart(t *testing.T) {
 			if !comes {
 				t.Errorf("nobody brings the pod back:\n%s", l)
 			}
-			if why := l.Object("n", &Ask{UID: "x", Class: other, Apart: l.Apart(other)}, cpuOf{allocatable: 1000}); why != "" {
+			if why := l.Object("n", &Ask{UID: "x", Class: other, Apart: l.Apart(other)}, cpuOf{allocatable: 1000}); why != nil {
 				t.Errorf("the node still says %q", why)
 			}
 			if err := check(l); err != nil {

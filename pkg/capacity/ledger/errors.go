@@ -1,0 +1,74 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Why a pod may not go to a node, or not yet. Filter asks this for many nodes, and most answers are only compared with nil: none is put into
+// words before Error is called, and most cost no allocation.
+var (
+	errRemoved     = errors.New("the node is being removed")
+	errElsewhere   = errors.New("capacity is reserved for the pod on another node")
+	errLate        = errors.New("the node has not registered in time")
+	errNotLaunched = errors.New("its node is being launched")
+	// ErrApart: the pod must not share the node with a pod that is planned there.
+	ErrApart = errors.New("anti-affinity to a pod planned for the node")
+)
+
+// notYet: the node is not as far as it has to be when pods of the class are bound.
+type notYet struct{ class *capacity.Class }
+
+var notYetTexts = [...]string{capacity.BindRegistered: "has not registered", capacity.BindReady: "is not Ready", capacity.BindInitialized: "is not initialized"}
+
+func (e notYet) Error() string {
+	return "its node " + notYetTexts[e.class.Bind] + " yet: " + e.class.BindReason
+}
+
+// tainted: the node has a taint that the pod doesn't tolerate.
+type tainted struct{ *corev1.Taint }
+
+func (e tainted) Error() string { return "its node still has the taint " + e.ToString() }
+
+// undeclared is a taint that the node will get.
+type undeclared struct{ *corev1.Taint }
+
+func (e undeclared) Error() string {
+	return "its node is not Ready yet: nodes of its pool get the taint " + e.ToString() + ", which the pool does not declare"
+}
+
+// noDriver is a CSI driver that is not on the node yet, or a storage class without capacity there (capacity.StorageOf).
+type noDriver string
+
+func (e noDriver) Error() string {
+	if class, ok := capacity.StorageClassOf(string(e)); ok {
+		return "no capacity of storage class " + class + " has been published for its node yet"
+	}
+	return "the CSI driver " + string(e) + " has not registered on its node yet"
+}
+
+// reserved is the resource of which the pod would take reserved capacity.
+type reserved corev1.ResourceName
+
+func (e reserved) Error() string { return string(e) + " is reserved for pods planned for the node" }
+
+// portReserved is the host port that another pod will use.
+type portReserved struct{ *corev1.ContainerPort }
+
+func (e portReserved) Error() string {
+	return fmt.Sprintf("host port %d is reserved for a pod planned for the node", e.HostPort)
+}
+
+// volumesReserved is the driver, or storage class, of which the pod would take reserved attachments or capacity.
+type volumesReserved string
+
+func (e volumesReserved) Error() string {
+	if class, ok := capacity.StorageClassOf(string(e)); ok {
+		return "storage of class " + class + " is reserved for pods planned for the node"
+	}
+	return "attachments of " + string(e) + " are reserved for pods planned for the node"
+}
