@@ -67,7 +67,7 @@ func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
 // dedicatedClasses returns the node classes of pools and standalone NodeClaims that ask for dedicated tenancy.
 func dedicatedClasses(store *store.Store) map[string]bool {
 	out := map[string]bool{}
-	for _, p := range store.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" }) {
+	for _, p := range store.Pools(func(string) ([]*capacity.InstanceType, error) { return nil, nil }) {
 		if asksDedicated(p.Requirements) {
 			out[p.NodeClass] = true
 		}

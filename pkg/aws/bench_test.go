@@ -66,8 +66,8 @@ func BenchmarkInstanceTypes(b *testing.B) {
 	b.Run("unchanged", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if types, unready := p.InstanceTypes(nc.Name); len(types) != 1300 {
-				b.Fatal(len(types), unready)
+			if types, err := p.InstanceTypes(nc.Name); len(types) != 1300 {
+				b.Fatal(len(types), err)
 			}
 		}
 	})

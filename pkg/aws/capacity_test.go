@@ -19,9 +19,9 @@ import (
 // available returns, for each key, whether InstanceTypes returns the offering as available.
 func (w *world) available(keys ...capacity.OfferKey) []bool {
 	w.t.Helper()
-	types, unready := w.InstanceTypes("default")
-	if unready != "" {
-		w.t.Fatal(unready)
+	types, err := w.InstanceTypes("default")
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	out := make([]bool, len(keys))
 	for i, k := range keys {

@@ -73,8 +73,8 @@ func TestStatusOfAClass(t *testing.T) {
 		t.Error("a status of our own is a change")
 	}
 	w.DeleteNodeClass("default")
-	if _, unready := w.InstanceTypes("default"); unready != "EC2NodeClass default does not exist" {
-		t.Errorf("after its deletion the class is unready because %q", unready)
+	if _, err := w.InstanceTypes("default"); err == nil || err.Error() != "EC2NodeClass default does not exist" {
+		t.Errorf("after its deletion the class is unready because %v", err)
 	}
 }
 
@@ -142,8 +142,8 @@ func TestBadClasses(t *testing.T) {
 				t.Errorf("%s is %s: %q, want False: %q", tt.condition, c.Status, c.Message, tt.message)
 			}
 			_, unready := w.InstanceTypes(tt.name)
-			if want := "EC2NodeClass " + tt.name + ": " + tt.message; !strings.HasPrefix(unready, want) {
-				t.Errorf("unready because %q, want %q", unready, want)
+			if want := "EC2NodeClass " + tt.name + ": " + tt.message; unready == nil || !strings.HasPrefix(unready.Error(), want) {
+				t.Errorf("unready because %v, want %q", unready, want)
 			}
 			if _, err := w.Prepare(w.ctx, capacity.LaunchBatch{NodeClass: tt.name}); !errors.Is(err, capacity.ErrNodeClassNotReady) {
 				t.Errorf("Prepare gives %v", err)
@@ -280,7 +280,7 @@ func TestNothingAnswers(t *testing.T) {
 			told := make(chan ec2nc.EC2NodeClassStatus, 100)
 			p.OnNodeClass(func(_ string, _ int64, st ec2nc.EC2NodeClassStatus) { told <- st })
 			p.SetNodeClass(nodeClass())
-			if _, unready := p.InstanceTypes("default"); unready == "" {
+			if _, unready := p.InstanceTypes("default"); unready == nil {
 				t.Error("usable before anything is known")
 			}
 			done := make(chan struct{})

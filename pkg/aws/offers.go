@@ -26,7 +26,7 @@ type offerCache struct {
 type offered struct {
 	version uint64
 	types   []*capacity.InstanceType
-	unready string
+	unready error
 
 	from       *resolved
 	regionData *catalog.Region
@@ -69,13 +69,13 @@ func (o *offerCaches) forget(class string) {
 }
 
 // InstanceTypes returns what the class can run and at what price, from memory. The same slice is returned as long as nothing changes;
-// neither it nor what it points to may be changed. unready is why the class can't be used now.
-func (p *Provider) InstanceTypes(nodeClass string) (types []*capacity.InstanceType, unready string) {
+// neither it nor what it points to may be changed. The error is why the class can't be used now.
+func (p *Provider) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, error) {
 	p.expire()
 	c := p.classes.get(nodeClass)
 	if c == nil {
 		p.offers.forget(nodeClass)
-		return nil, fmt.Sprintf("EC2NodeClass %s does not exist", nodeClass)
+		return nil, fmt.Errorf("EC2NodeClass %s does not exist", nodeClass)
 	}
 	// Read before the parts it covers: if one changes in between, the next call rebuilds.
 	version, cache := p.version.Load(), p.offers.of(nodeClass)
@@ -98,27 +98,27 @@ func (p *Provider) offer(c *class, have *offered) *offered {
 	f := next.regionData
 	switch {
 	case next.from == nil:
-		next.unready = fmt.Sprintf("EC2NodeClass %s: not resolved yet", c.name)
+		next.unready = fmt.Errorf("EC2NodeClass %s: not resolved yet", c.name)
 	case next.from.unready != nil:
-		next.unready = next.from.unready.Error()
+		next.unready = next.from.unready
 	case f.Types == nil:
-		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.Problem(catalog.PartTypes))
+		next.unready = fmt.Errorf("EC2NodeClass %s: %w", c.name, p.catalogue.Problem(catalog.PartTypes))
 	case f.Zones == nil:
-		next.unready = fmt.Sprintf("EC2NodeClass %s: %v", c.name, p.catalogue.Problem(catalog.PartZones))
+		next.unready = fmt.Errorf("EC2NodeClass %s: %w", c.name, p.catalogue.Problem(catalog.PartZones))
 	case !f.Settled:
-		next.unready = fmt.Sprintf("EC2NodeClass %s: prices are being read", c.name)
+		next.unready = fmt.Errorf("EC2NodeClass %s: prices are being read", c.name)
 	}
-	if next.unready != "" {
+	if next.unready != nil {
 		return next
 	}
-	if have != nil && have.unready == "" && have.from == next.from && have.regionData == f && have.known == next.known {
+	if have != nil && have.unready == nil && have.from == next.from && have.regionData == f && have.known == next.known {
 		next.types, next.of, next.zones = have.types, have.of, have.zones
 		if have.gone != next.gone || have.left != next.left {
 			next.types = next.refresh(have)
 		}
 		return next
 	}
-	if have != nil && (have.unready != "" || have.from != next.from) {
+	if have != nil && (have.unready != nil || have.from != next.from) {
 		have = nil
 	}
 	next.types = next.build(p.cfg.Region, have)

@@ -69,11 +69,10 @@ func NewOffline(f *catalog.File, c OfflineConfig) (*Offline, error) {
 }
 
 // InstanceTypes returns what the class can run and at what price. assumed names what was assumed because only the account knows it;
-// unready is why the class can't be used.
-func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.InstanceType, assumed []string, unready string) {
+// the error is why the class can't be used.
+func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.InstanceType, assumed []string, err error) {
 	nc := class.(*ec2nc.EC2NodeClass)
 	r := &resolved{class: nc}
-	var err error
 	own := ownTemplate(nc)
 	if own != "" {
 		r.family, r.settings, err = settingsOfOwn(&nc.Spec, o.sizes)
@@ -81,7 +80,7 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 		r.family, _, r.settings, err = settingsOfClass(nc, o.sizes)
 	}
 	if err != nil {
-		return nil, nil, fmt.Sprintf("EC2NodeClass %s: %v", nc.Name, err)
+		return nil, nil, fmt.Errorf("EC2NodeClass %s: %w", nc.Name, err)
 	}
 	if r.subnets = subnetsOf(&nc.Status); len(r.subnets) == 0 {
 		for _, zone := range o.zones {
@@ -101,7 +100,7 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 		assumed = append(assumed, "no free capacity in capacity reservations")
 	}
 	from := &offered{from: r, regionData: o.regionData, gone: &exhaustion{}, left: &map[string]int{}, known: &map[typeAndImage]int64{}}
-	return from.build(o.region, nil), assumed, ""
+	return from.build(o.region, nil), assumed, nil
 }
 
 func subnetsOf(st *ec2nc.EC2NodeClassStatus) []network.Subnet {

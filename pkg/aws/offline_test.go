@@ -30,9 +30,9 @@ func offline(t *testing.T, file []byte, cfg OfflineConfig, nc *ec2nc.EC2NodeClas
 	if err != nil {
 		t.Fatal(err)
 	}
-	types, assumed, unready := o.InstanceTypes(nc)
-	if unready != "" {
-		t.Fatal(unready)
+	types, assumed, err = o.InstanceTypes(nc)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return types, assumed
 }
@@ -168,9 +168,9 @@ func TestOfflineClassThatCannotBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	nc := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.AMISelectorTerms[0].Alias = "al2@latest" })
-	types, _, unready := o.InstanceTypes(nc)
-	if want := "EC2NodeClass default: spec.amiSelectorTerms[0].alias: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"; unready != want || types != nil {
-		t.Errorf("%d types, unready %q, want %q", len(types), unready, want)
+	types, _, err := o.InstanceTypes(nc)
+	if want := "EC2NodeClass default: spec.amiSelectorTerms[0].alias: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"; err == nil || err.Error() != want || types != nil {
+		t.Errorf("%d types, unready because %v, want %q", len(types), err, want)
 	}
 	if _, err := NewOffline(f, OfflineConfig{Zones: []string{"eu-west-1z"}}); err == nil || !strings.Contains(err.Error(), `zone "eu-west-1z" is not in the catalogue of eu-west-1`) {
 		t.Errorf("a zone that isn't there: %v", err)

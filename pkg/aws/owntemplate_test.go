@@ -106,8 +106,8 @@ func TestLaunchTemplateThatCannotBeUsed(t *testing.T) {
 		nc.Generation = int64(len(name))
 		w.SetNodeClass(nc)
 		w.status("default", func(st ec2nc.EC2NodeClassStatus) bool {
-			_, unready := w.InstanceTypes("default")
-			return condition(st, ec2nc.ConditionTypeAMIsReady).Status == metav1.ConditionFalse && unready == want
+			_, err := w.InstanceTypes("default")
+			return condition(st, ec2nc.ConditionTypeAMIsReady).Status == metav1.ConditionFalse && err != nil && err.Error() == want
 		})
 	}
 	if _, err := w.Prepare(w.ctx, newBatch("token-1", "spot", 1, offer("m5.large", "a", "spot"))); !errors.Is(err, capacity.ErrNodeClassNotReady) {

@@ -43,8 +43,8 @@ func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
 	if want := []string{ownProfiles.Name(other)}; !slices.Equal(left(), want) {
 		t.Errorf("profiles after: %v, want %v", left(), want)
 	}
-	if _, unready := w.InstanceTypes("default"); unready != "EC2NodeClass default does not exist" {
-		t.Errorf("the class is %q, want gone", unready)
+	if _, err := w.InstanceTypes("default"); err == nil || err.Error() != "EC2NodeClass default does not exist" {
+		t.Errorf("the class is %v, want gone", err)
 	}
 	given := nodeClass(func(nc *ec2nc.EC2NodeClass) {
 		nc.Name, nc.Spec.Role, nc.Spec.InstanceProfile = "given", "", awssdk.String("theirs")

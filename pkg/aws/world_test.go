@@ -106,14 +106,14 @@ func (w *world) types(class string) []*capacity.InstanceType {
 	w.t.Helper()
 	deadline := time.After(60 * time.Second)
 	for {
-		types, unready := w.InstanceTypes(class)
-		if unready == "" {
+		types, err := w.InstanceTypes(class)
+		if err == nil {
 			return types
 		}
 		select {
 		case <-w.changed:
 		case <-deadline:
-			w.t.Fatalf("class %s is not ready: %s", class, unready)
+			w.t.Fatalf("class %s is not ready: %v", class, err)
 		}
 	}
 }

@@ -47,8 +47,8 @@ spec:
 			if why := Malformed(nc); why != "" {
 				return strings.Split(why, "; ")
 			}
-			if _, _, unready := cloud.InstanceTypes(nc); unready != "" {
-				return []string{strings.TrimPrefix(unready, "EC2NodeClass default: ")}
+			if _, _, err := cloud.InstanceTypes(nc); err != nil {
+				return []string{strings.TrimPrefix(err.Error(), "EC2NodeClass default: ")}
 			}
 			return nil
 		},

@@ -97,17 +97,18 @@ func requirement(from *karpv1.NodeSelectorRequirementWithMinValues) (capacity.Re
 }
 
 // WithTypes returns copies of pools with the instance types that their classes can run, in the order in which pools are tried.
-func WithTypes(pools []*capacity.Pool, kind string, class func(name string) status.Object, types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+func WithTypes(pools []*capacity.Pool, kind string, class func(name string) status.Object, types func(nodeClass string) ([]*capacity.InstanceType, error)) []*capacity.Pool {
 	out := make([]*capacity.Pool, 0, len(pools))
 	for _, one := range pools {
 		p := *one
 		if p.Unready == "" {
-			if err := NodeClassProblem(p.Name, kind, p.NodeClass, class(p.NodeClass)); err != nil {
+			err := NodeClassProblem(p.Name, kind, p.NodeClass, class(p.NodeClass))
+			if err == nil {
+				p.Types, err = types(p.NodeClass)
+			}
+			if err != nil {
 				p.Unready = err.Error()
 			}
-		}
-		if p.Unready == "" {
-			p.Types, p.Unready = types(p.NodeClass)
 		}
 		out = append(out, &p)
 	}

@@ -68,7 +68,7 @@ func (h *StaticObjects) Problems() []error {
 }
 
 // Capacity returns the pools as Store.Pools does, and a note for each overlay that is not applied because it conflicts with another.
-func (h *StaticObjects) Capacity(types func(nodeClass string) ([]*capacity.InstanceType, string)) (pools []*capacity.Pool, notes []string) {
+func (h *StaticObjects) Capacity(types func(nodeClass string) ([]*capacity.InstanceType, error)) (pools []*capacity.Pool, notes []string) {
 	used, overlaid := NewUsage(), NewOverlays()
 	for _, c := range h.Claims {
 		used.Set(c, false)

@@ -20,7 +20,7 @@ func (w *world) WaitForSync(ctx context.Context) bool {
 	}
 	return ctx.Err() == nil
 }
-func (w *world) Pools(types func(string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+func (w *world) Pools(types func(string) ([]*capacity.InstanceType, error)) []*capacity.Pool {
 	all, _ := types("class")
 	var ts []*capacity.InstanceType
 	for _, t := range all {

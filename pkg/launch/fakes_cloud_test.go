@@ -13,7 +13,7 @@ import (
 
 // What the world does as the cloud: small holds one pod, large four.
 
-func (w *world) InstanceTypes(string) ([]*capacity.InstanceType, string) {
+func (w *world) InstanceTypes(string) ([]*capacity.InstanceType, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []*capacity.InstanceType
@@ -23,7 +23,7 @@ func (w *world) InstanceTypes(string) ([]*capacity.InstanceType, string) {
 		out = append(out, &capacity.InstanceType{Name: name, Capacity: room, Allocatable: room, Labels: map[string]string{},
 			Offers: []capacity.Offer{{Zone: "a", CapacityType: "on-demand", Price: float64(1 + i), Available: w.available(name, !limited || left > 0)}}})
 	}
-	return out, w.unready
+	return out, failure(w.unready)
 }
 
 // available is what the cloud says about a type before it is asked to launch one.

@@ -16,10 +16,15 @@ import (
 func (w *world) NodeClassProblem(string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.classProblem != "" {
-		return errors.New(w.classProblem)
+	return failure(w.classProblem)
+}
+
+// failure returns an error with the text, or nil if there is none.
+func failure(text string) error {
+	if text == "" {
+		return nil
 	}
-	return nil
+	return errors.New(text)
 }
 
 func (w *world) NodeClassEnds(context.Context, string) (reason, why string, err error) {

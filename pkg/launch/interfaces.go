@@ -12,7 +12,7 @@ import (
 
 // Cloud launches instances. InstanceTypes answers from memory; every other call may take long and has its own deadline.
 type Cloud interface {
-	InstanceTypes(nodeClass string) (types []*capacity.InstanceType, unready string)
+	InstanceTypes(nodeClass string) ([]*capacity.InstanceType, error)
 	Prepare(ctx context.Context, w capacity.LaunchBatch) (request []byte, err error)
 	Launch(ctx context.Context, w capacity.LaunchBatch) (capacity.LaunchResult, error)
 	FindBatch(ctx context.Context, token string) ([]capacity.Instance, error)
@@ -31,7 +31,7 @@ type ClaimLog interface {
 	WaitForSync(ctx context.Context) bool
 	// Pools returns the pools in the order in which they are tried, each with its usage of its limits. Claims that Reserve has counted and
 	// that are not written yet are included.
-	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
+	Pools(types func(nodeClass string) ([]*capacity.InstanceType, error)) []*capacity.Pool
 	// Overlaid returns an instance type with the overlays of a pool applied.
 	Overlaid(pool string, t *capacity.InstanceType) *capacity.InstanceType
 	Claims() []*capacity.Claim

@@ -300,8 +300,8 @@ func pauseAfter(attempts int) time.Duration {
 
 // left returns the batch's offerings that may still have capacity: neither refused by this call nor known from elsewhere to be unavailable.
 func (b *batchLauncher) left(w *batch, exhausted map[capacity.OfferKey]bool) []capacity.NodeOffer {
-	types, unready := b.cloud.InstanceTypes(w.pool.NodeClass)
-	if unready != "" {
+	types, err := b.cloud.InstanceTypes(w.pool.NodeClass)
+	if err != nil {
 		return nil
 	}
 	available := map[capacity.OfferKey]bool{}

@@ -217,8 +217,9 @@ func (s *standalone) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason
 	const incompatible = "NoCompatibleInstanceTypes"
 	pool := &capacity.Pool{Name: c.Pool, NodeClass: c.NodeClass, Labels: c.Labels, Requirements: c.Order.Requirements,
 		Taints: c.Taints, StartupTaints: c.StartupTaints}
-	if pool.Types, pool.Unready = s.cloud.InstanceTypes(c.NodeClass); pool.Unready != "" {
-		return nil, "NodeClassNotReady", "spec.nodeClassRef.name: " + pool.Unready, true
+	var err error
+	if pool.Types, err = s.cloud.InstanceTypes(c.NodeClass); err != nil {
+		return nil, "NodeClassNotReady", "spec.nodeClassRef.name: " + err.Error(), true
 	}
 	if over := s.purchases.crowded(1); over != "" {
 		return nil, incompatible, over, true

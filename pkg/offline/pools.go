@@ -21,7 +21,7 @@ import (
 
 // Catalog returns what a node class can run, what had to be assumed for that, and why the class can't be used.
 type Catalog interface {
-	InstanceTypes(nc status.Object) (types []*capacity.InstanceType, assumed []string, unready string)
+	InstanceTypes(nc status.Object) (types []*capacity.InstanceType, assumed []string, err error)
 }
 
 // shop implements launch.ClaimLog and launch.Cloud as far as a proposal needs them: pools, existing claims, and instance types. A
@@ -42,8 +42,8 @@ type (
 )
 
 type typesOf struct {
-	types   []*capacity.InstanceType
-	unready string
+	types []*capacity.InstanceType
+	err   error
 }
 
 // newShop reads pools and classes. problems name objects that are invalid.
@@ -109,20 +109,20 @@ func (s *shop) ExpectedTaints(string) []corev1.Taint { return nil }
 
 func (s *shop) Claims() []*capacity.Claim { return s.objects.Claims }
 
-func (s *shop) Pools(types func(string) ([]*capacity.InstanceType, string)) (pools []*capacity.Pool) {
+func (s *shop) Pools(types func(string) ([]*capacity.InstanceType, error)) (pools []*capacity.Pool) {
 	pools, s.notes = s.objects.Capacity(types)
 	return pools
 }
 
-func (s *shop) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, string) {
+func (s *shop) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, error) {
 	if known, ok := s.types[nodeClass]; ok {
-		return known.types, known.unready
+		return known.types, known.err
 	}
-	types, assumed, unready := s.catalog.InstanceTypes(s.objects.Class(nodeClass))
+	types, assumed, err := s.catalog.InstanceTypes(s.objects.Class(nodeClass))
 	for _, what := range assumed {
 		s.assumed = append(s.assumed, fmt.Sprintf("%s %s: %s", s.objects.NodeClass.Kind, nodeClass, what))
 	}
 	slices.Sort(s.assumed)
-	s.types[nodeClass] = typesOf{types, unready}
-	return types, unready
+	s.types[nodeClass] = typesOf{types, err}
+	return types, err
 }

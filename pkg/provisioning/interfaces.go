@@ -27,7 +27,7 @@ type Claims interface {
 	// Problem returns why nothing can be launched at all (a missing CRD), or nil.
 	Problem() error
 	// Pools returns the pools in the order in which they are tried, each with its usage of its limits.
-	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
+	Pools(types func(nodeClass string) ([]*capacity.InstanceType, error)) []*capacity.Pool
 	// ExpectedTaints returns the taints that nodes of the pool are known to get.
 	ExpectedTaints(pool string) []corev1.Taint
 	// ArchitecturesOpen records the workloads for which planned nodes may be arm64 although neither pool nor pods say so.

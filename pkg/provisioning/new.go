@@ -36,7 +36,7 @@ type Parts struct {
 	Spending     *spending.Guard // nil: there is no guard
 	Claims       Claims
 	// Types returns the instance types of a node class, from memory.
-	Types   func(nodeClass string) (types []*capacity.InstanceType, unready string)
+	Types   func(nodeClass string) ([]*capacity.InstanceType, error)
 	World   World
 	Planner Planner
 	// Rooms plans where nothing is bought. It is another Planner because a Planner remembers the catalog of its last plan.

@@ -22,7 +22,7 @@ import (
 // viewer takes views of the cluster for plans. It belongs to the planner's goroutine.
 type viewer struct {
 	claims       Claims
-	types        func(nodeClass string) ([]*capacity.InstanceType, string)
+	types        func(nodeClass string) ([]*capacity.InstanceType, error)
 	world        World
 	reservations *reservations.Ledger
 	pending      *pending.Pods

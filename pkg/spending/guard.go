@@ -51,7 +51,7 @@ type Parts struct {
 	Pending *pending.Pods
 	Nodes   Nodes
 	// Types returns the instance types of a node class with their prices, from memory.
-	Types func(nodeClass string) (types []*capacity.InstanceType, unready string)
+	Types func(nodeClass string) ([]*capacity.InstanceType, error)
 }
 
 // Guard is the spending guard: it watches what becomes of every instance that is bought, keeps the breakers, and is asked before any
@@ -64,7 +64,7 @@ type Guard struct {
 	cfg     Config
 	clock   clock.PassiveClock
 	records Records
-	types   func(nodeClass string) ([]*capacity.InstanceType, string)
+	types   func(nodeClass string) ([]*capacity.InstanceType, error)
 	// Changes hears of the objects that breakers may depend on.
 	Changes *Changes
 

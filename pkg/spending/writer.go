@@ -28,7 +28,7 @@ const (
 type Claims interface {
 	// Claim returns the claim of that name, or nil.
 	Claim(name string) *capacity.Claim
-	Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool
+	Pools(types func(nodeClass string) ([]*capacity.InstanceType, error)) []*capacity.Pool
 }
 
 // WriterParts are the neighbours of a Writer.

@@ -44,7 +44,7 @@ func (p *purse) Claim(name string) *capacity.Claim {
 	return &capacity.Claim{Name: name, Served: slices.Contains(p.saved, name) && p.fails == nil}
 }
 
-func (p *purse) Pools(func(string) ([]*capacity.InstanceType, string)) []*capacity.Pool { return nil }
+func (p *purse) Pools(func(string) ([]*capacity.InstanceType, error)) []*capacity.Pool { return nil }
 
 // A record that can't be read is logged, and overwritten; so is a record for which there is no longer a reason.
 func TestRecordsOfAnEarlierProcessAreWrittenOver(t *testing.T) {

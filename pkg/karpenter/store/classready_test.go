@@ -142,7 +142,7 @@ func TestOurOwnWordIsOurs(t *testing.T) {
 			t.Fatal(err)
 		}
 		var asked bool
-		for _, p := range w.Pools(func(string) ([]*capacity.InstanceType, string) { asked = true; return nil, "" }) {
+		for _, p := range w.Pools(func(string) ([]*capacity.InstanceType, error) { asked = true; return nil, nil }) {
 			if p.Unready != "" || !asked {
 				t.Errorf("unready by our own word: %q", p.Unready)
 			}

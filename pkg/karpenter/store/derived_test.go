@@ -27,7 +27,7 @@ import (
 )
 
 // noTypes is a cloud without instance types and without a problem.
-func noTypes(string) ([]*capacity.InstanceType, string) { return nil, "" }
+func noTypes(string) ([]*capacity.InstanceType, error) { return nil, nil }
 
 func (w *world) pool(name string) *capacity.Pool {
 	for _, p := range w.Pools(noTypes) {

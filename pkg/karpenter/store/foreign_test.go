@@ -57,7 +57,7 @@ func TestObjectsOfOtherProvidersAreLeftAlone(t *testing.T) {
 		return api.Get(w.ctx, client.ObjectKey{Name: "default"}, np) == nil && np.StatusConditions().Get(karpv1.ConditionTypeValidationSucceeded).IsTrue()
 	})
 
-	pools := w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" })
+	pools := w.Pools(func(string) ([]*capacity.InstanceType, error) { return nil, nil })
 	if len(pools) != 1 || pools[0].Name != "default" {
 		t.Errorf("%d pools", len(pools))
 	}
@@ -86,7 +86,7 @@ func TestMisspeltGroupOfAPoolsClass(t *testing.T) {
 	w := newWorld(t, api).leading()
 	const want = `False NodePoolValidationFailed: spec.template.spec.nodeClassRef.group: Unsupported value: "karpenter.k8s.io": supported values: "karpenter.k8s.aws"`
 	w.eventually("the owner is told", func() bool { return conditions(w.getPool("misspelt"))["ValidationSucceeded"] == want })
-	for _, p := range w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" }) {
+	for _, p := range w.Pools(func(string) ([]*capacity.InstanceType, error) { return nil, nil }) {
 		if p.Name == "misspelt" && p.Unready == "" {
 			t.Error("the pool is used")
 		}
@@ -119,6 +119,6 @@ func TestObjectThatBecomesAnotherProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("the pool has gone", func() bool {
-		return len(w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" })) == 0
+		return len(w.Pools(func(string) ([]*capacity.InstanceType, error) { return nil, nil })) == 0
 	})
 }

@@ -28,7 +28,7 @@ func (s *Store) overlayChanged(before, after *karpv1alpha1.NodeOverlay) {
 
 // SetTypes sets the source of the instance types of node classes, so that overlays are checked even when nothing is planned. Call it
 // before Run.
-func (s *Store) SetTypes(types func(nodeClass string) ([]*capacity.InstanceType, string)) {
+func (s *Store) SetTypes(types func(nodeClass string) ([]*capacity.InstanceType, error)) {
 	s.types = types
 }
 

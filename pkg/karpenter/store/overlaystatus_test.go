@@ -17,7 +17,7 @@ func TestOverlayConditions(t *testing.T) {
 		testOverlay("a", nil, price("1")), testOverlay("b", []string{"node.kubernetes.io/instance-type In m5.large"}, price("2")), testOverlay("wrong", []string{"team Near a"}, price("1"))))
 	all := twoTypes()
 	var asked []*capacity.InstanceType
-	w.SetTypes(func(string) ([]*capacity.InstanceType, string) { return asked, "" })
+	w.SetTypes(func(string) ([]*capacity.InstanceType, error) { return asked, nil })
 	asked = all[1:] // no m5.large
 	planned := make(chan struct{}, 100)
 	w.OnPool(func() { planned <- struct{}{} })

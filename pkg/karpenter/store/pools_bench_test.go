@@ -26,7 +26,7 @@ const (
 
 // bigStore returns a store with 200 pools of one class and 10,000 launched claims, and the class's instance types: 60 types in three
 // zones, on demand and spot.
-func bigStore(b *testing.B, overlays int) (*Store, func(string) ([]*capacity.InstanceType, string)) {
+func bigStore(b *testing.B, overlays int) (*Store, func(string) ([]*capacity.InstanceType, error)) {
 	s, err := newStore(newFakeAPI(), nodeclass.Kind, events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
 	if err != nil {
 		b.Fatal(err)
@@ -61,7 +61,7 @@ func bigStore(b *testing.B, overlays int) (*Store, func(string) ([]*capacity.Ins
 		}
 		types = append(types, t)
 	}
-	return s, func(string) ([]*capacity.InstanceType, string) { return types, "" }
+	return s, func(string) ([]*capacity.InstanceType, error) { return types, nil }
 }
 
 func benchPool(i, version int) *karpv1.NodePool {

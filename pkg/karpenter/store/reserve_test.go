@@ -111,7 +111,7 @@ func TestPlansThatRaceKeepTheLimits(t *testing.T) {
 				for i := range 5 {
 					demand.Pods = append(demand.Pods, capacity.PodRef{UID: types.UID(fmt.Sprintf("%d-%d-%d", worker, round, i))})
 				}
-				pools := w.Pools(func(string) ([]*capacity.InstanceType, string) { return kinds, "" })
+				pools := w.Pools(func(string) ([]*capacity.InstanceType, error) { return kinds, nil })
 				plan := planner.Decide(&capacity.View{Pools: pools, Demand: []capacity.Demand{demand}}, capacity.Options{})
 				for i, n := range plan.Nodes {
 					c := testClaim(fmt.Sprintf("default-%d-%d-%d", worker, round, i), func(c *capacity.Claim) {

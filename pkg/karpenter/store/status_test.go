@@ -320,7 +320,7 @@ spec: {kubelet: {maxPods: many}}
 	w.leading()
 
 	unready := map[string]string{}
-	for _, p := range w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" }) {
+	for _, p := range w.Pools(func(string) ([]*capacity.InstanceType, error) { return nil, nil }) {
 		unready[p.Name] = p.Unready
 	}
 	const reason = `spec.disruption.consolidateAfter: time: invalid duration "9999999h"`

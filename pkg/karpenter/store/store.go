@@ -72,7 +72,7 @@ type Store struct {
 	onClassEnd []func(context.Context, status.Object) error
 	clusterCA  func() (string, bool)
 	hold       func() string
-	types      func(nodeClass string) ([]*capacity.InstanceType, string)
+	types      func(nodeClass string) ([]*capacity.InstanceType, error)
 	onGuard    []func(guard.Owner, bool)
 	guardMap   *guardMap
 	budgets    map[string]string // which budget is reached, by pool; guarded by mu
@@ -288,7 +288,7 @@ func (s *Store) Problem() error {
 
 // Pools returns the pools in the order in which they are tried, each with the instance types that types returns for its node class, as
 // changed by NodeOverlays, and with what its claims use. Pools that can't be used are included, with the reason in Unready.
-func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, string)) []*capacity.Pool {
+func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, error)) []*capacity.Pool {
 	s.mu.RLock()
 	parsed := make([]*capacity.Pool, 0, len(s.parsed))
 	for name, one := range s.parsed {

@@ -120,7 +120,7 @@ func TestMissingDefinitions(t *testing.T) {
 	api.install(karpenter.NodePools, karpenter.NodeClasses(nodeclass.Kind))
 	w.eventually("pools are there soon after their definition is", func() bool {
 		w.clock.Step(absentRetry)
-		pools := w.Pools(func(string) ([]*capacity.InstanceType, string) { return nil, "" })
+		pools := w.Pools(func(string) ([]*capacity.InstanceType, error) { return nil, nil })
 		return len(pools) == 1 && pools[0].Unready == ""
 	})
 }

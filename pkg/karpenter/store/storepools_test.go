@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"testing"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -32,11 +33,11 @@ func TestPoolsOfAStore(t *testing.T) {
 	types := []*capacity.InstanceType{{Name: "m5.large"}}
 	got := map[string]string{}
 	var order []string
-	for _, p := range w.Pools(func(class string) ([]*capacity.InstanceType, string) {
+	for _, p := range w.Pools(func(class string) ([]*capacity.InstanceType, error) {
 		if class == "slow" {
-			return nil, "EC2NodeClass slow: spec.subnetSelectorTerms matches nothing"
+			return nil, errors.New("EC2NodeClass slow: spec.subnetSelectorTerms matches nothing")
 		}
-		return types, ""
+		return types, nil
 	}) {
 		order = append(order, p.Name)
 		got[p.Name] = p.Unready
