@@ -109,7 +109,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	p.connect(ctx)
 	takeDownWithoutNodes(sched, names(profiles), d.reservations, d.classes)
 	if err := d.publish(ctx, profiles, liveState{
-		problem: p.problem, cloud: p.provider.Status, claims: p.store.Claims, ledger: d.reservations.Summary,
+		problem: func() error { return cmp.Or(p.external.Hold(), p.store.Problem()) }, cloud: p.provider.Status, claims: p.store.Claims, ledger: d.reservations.Summary,
 		pools: func() []*capacity.Pool { return p.store.Pools(p.provider.InstanceTypes) },
 	}); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (d *dovetail) until(ctx context.Context, scheduler func(context.Context) er
 	return err
 }
 
-func (d *dovetail) provider(ctx context.Context, args *provision.Args, server string, hold func() string) (*aws.Provider, error) {
+func (d *dovetail) provider(ctx context.Context, args *provision.Args, server string, hold func() error) (*aws.Provider, error) {
 	region := args.Region
 	if region == "" {
 		region = os.Getenv("AWS_REGION")

@@ -62,7 +62,7 @@ type claimCount struct {
 
 // liveState has the funcs that effective is built from; all answer from memory.
 type liveState struct {
-	problem func() string
+	problem func() error
 	cloud   func() error
 	pools   func() []*capacity.Pool
 	claims  func() []*capacity.Claim
@@ -83,7 +83,10 @@ func (l *live) DeepCopyObject() runtime.Object { return l }
 func (l *live) MarshalJSON() ([]byte, error) { return json.Marshal(l.now()) }
 
 func (l *live) now() *effective {
-	e := &effective{TypeMeta: l.TypeMeta, Profiles: l.profiles, Problem: l.liveState.problem(), Pools: []effectivePool{}, Ledger: l.liveState.ledger()}
+	e := &effective{TypeMeta: l.TypeMeta, Profiles: l.profiles, Pools: []effectivePool{}, Ledger: l.liveState.ledger()}
+	if err := l.liveState.problem(); err != nil {
+		e.Problem = err.Error()
+	}
 	if err := l.liveState.cloud(); err != nil {
 		e.Cloud = err.Error()
 	}

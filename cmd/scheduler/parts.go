@@ -219,17 +219,6 @@ func (p *parts) connect(ctx context.Context) {
 	})
 }
 
-// problem returns why nothing can be launched now; "" when something can.
-func (p *parts) problem() string {
-	if why := p.external.Hold(); why != "" {
-		return why
-	}
-	if err := p.store.Problem(); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 // claimChanged hears of NodeClaims.
 func (p *parts) claimChanged(c *capacity.Claim, gone bool) {
 	if ordersDedicated(c) {

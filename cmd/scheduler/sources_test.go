@@ -124,9 +124,9 @@ func TestProfilesFitTogether(t *testing.T) {
 func TestEffectiveValues(t *testing.T) {
 	configz.Delete(effectiveKey) // left by another test
 	p := profileOf(t, "x", "ec2NodeClasses: [{name: main, spec: {userData: secret}}]", "earliestBinding: Registered")
-	problem := ""
+	var problem error
 	err := publish(t.Context(), []profile{p}, liveState{
-		problem: func() string { return problem }, cloud: func() error { return errors.New("no prices") },
+		problem: func() error { return problem }, cloud: func() error { return errors.New("no prices") },
 		pools: func() []*capacity.Pool {
 			return []*capacity.Pool{{Name: "a", NodeClass: "c", Weight: 3, Schedulers: []string{"x"}, Unready: "broken", Types: make([]*capacity.InstanceType, 2)}}
 		},
@@ -141,7 +141,7 @@ func TestEffectiveValues(t *testing.T) {
 	t.Cleanup(func() { configz.Delete(effectiveKey) })
 	mux := http.NewServeMux()
 	configz.InstallHandler(mux)
-	problem = "claims can't be read" // from now on
+	problem = errors.New("claims can't be read") // from now on
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/configz", nil))
 	var all map[string]effective
@@ -150,7 +150,7 @@ func TestEffectiveValues(t *testing.T) {
 	}
 	want := effective{
 		TypeMeta: metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1", Kind: "Effective"},
-		Profiles: []effectiveProfile{{SchedulerName: "x", Provision: p.args, Binder: p.binder}}, Problem: problem, Cloud: "no prices",
+		Profiles: []effectiveProfile{{SchedulerName: "x", Provision: p.args, Binder: p.binder}}, Problem: problem.Error(), Cloud: "no prices",
 		Pools:  []effectivePool{{Name: "a", NodeClass: "c", Weight: 3, Schedulers: []string{"x"}, Unready: "broken", InstanceTypes: 2}},
 		Claims: claimCount{All: 3, Launched: 2, Registered: 1, Initialized: 1}, Ledger: ledger.Summary{Pods: map[string]int{}},
 	}

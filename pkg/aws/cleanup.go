@@ -13,7 +13,7 @@ import (
 func (p *Provider) removeUnused(ctx context.Context) {
 	for sdk.Sleep(ctx, p.clock, p.cfg.TidyEvery) {
 		logger := klog.FromContext(ctx)
-		if p.cfg.Hold() != "" {
+		if p.cfg.Hold() != nil {
 			continue
 		}
 		if err := p.launcher.templates.RemoveUnused(ctx, p.cfg.TidyEvery); err != nil && ctx.Err() == nil {

@@ -38,8 +38,8 @@ type Config struct {
 	ReservedENIs int
 
 	// Hold, if set, returns why at the moment no resources that were created for launches may be removed and no message taken from the
-	// queue (because another controller uses them, too); empty if they may.
-	Hold  func() string
+	// queue (because another controller uses them, too); nil if they may.
+	Hold  func() error
 	Clock clock.WithTicker
 
 	// How often each is read again; 0: the default, which stands behind it.
@@ -91,7 +91,7 @@ func (c Config) complete() (Config, error) {
 		c.VMMemoryOverheadPercent = 0
 	}
 	if c.Hold == nil {
-		c.Hold = func() string { return "" }
+		c.Hold = func() error { return nil }
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}

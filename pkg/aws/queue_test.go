@@ -179,10 +179,10 @@ func TestQueueThatIsAway(t *testing.T) {
 // As long as another controller owns the cluster, the messages are its own.
 func TestQueueOfAnother(t *testing.T) {
 	var mu sync.Mutex
-	why := "Karpenter holds its lease"
+	why := errors.New("Karpenter holds its lease")
 	asked := 0
 	l := newListener(t, func(c *Config, _ *sim.Config) {
-		c.Hold = func() string {
+		c.Hold = func() error {
 			mu.Lock()
 			defer mu.Unlock()
 			asked++
@@ -196,7 +196,7 @@ func TestQueueOfAnother(t *testing.T) {
 		t.Errorf("messages of another were read: %v", calls)
 	}
 	mu.Lock()
-	why = ""
+	why = nil
 	mu.Unlock()
 	l.until("it has gone", func() bool { return l.deleted() == 1 })
 }

@@ -43,8 +43,8 @@ type Config struct {
 	Brake *brake.Brake
 	// DryRun: report by event and log which nodes would be terminated for being empty or expired, and terminate none of them.
 	DryRun bool
-	// Hold returns why nothing may be disrupted now, or "".
-	Hold     func() string
+	// Hold returns why nothing may be disrupted now, or nil.
+	Hold     func() error
 	Recorder events.EventRecorder
 	Clock    clock.WithTicker
 }

@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -262,7 +263,7 @@ func TestHold(t *testing.T) {
 	w := newWorld(t, pool())
 	w.machine("a")
 	w.clock.Step(time.Hour)
-	w.c.passes.hold = func() string { return "another controller is alive" }
+	w.c.passes.hold = func() error { return errors.New("another controller is alive") }
 	w.mustPass()
 	if !w.alive("a") || len(w.fenced) > 0 {
 		t.Error("something was done")

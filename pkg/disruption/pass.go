@@ -21,7 +21,7 @@ const pollEvery = 10 * time.Second
 type passes struct {
 	claims       client.Reader
 	nodes        corelisters.NodeLister
-	hold         func() string
+	hold         func() error
 	clock        clock.Clock
 	cordons      *cordons
 	terminations *terminations
@@ -59,8 +59,8 @@ func newPasses(cfg *Config, pods cache.Indexer) passes {
 //
 // It returns when to make the next pass. watched is since when this process has seen pod events.
 func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, error) {
-	if why := p.hold(); why != "" {
-		klog.FromContext(ctx).V(4).Info("Paused", "reason", why)
+	if err := p.hold(); err != nil {
+		klog.FromContext(ctx).V(4).Info("Paused", "reason", err.Error())
 		return pollEvery, nil
 	}
 	s, err := p.read(ctx, watched)

@@ -15,7 +15,7 @@ func TestRun(t *testing.T) {
 	w.machine("a")
 	w.clock.Step(time.Hour)
 	hold, mistakes := w.c.passes.hold, 2
-	w.c.passes.hold = func() string {
+	w.c.passes.hold = func() error {
 		if mistakes--; mistakes >= 0 {
 			panic("a mistake")
 		}

@@ -118,7 +118,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 		Replacements: w, Brake: brake.New(1000), Taken: func(*karpv1.NodeClaim) (time.Time, string, bool) {
 			return epoch.Add(w.taken), "its capacity block ends", w.taken > 0
 		}, Lost: func(c *karpv1.NodeClaim) { w.lost = append(w.lost, c.Name) },
-		Ending: func(context.Context, string, string) {}, Hold: func() string { return "" },
+		Ending: func(context.Context, string, string) {}, Hold: func() error { return nil },
 	}
 	c, err := New(w.cfg)
 	if err != nil {

@@ -31,10 +31,10 @@ const (
 	leastLease = 15 * time.Second
 	// leaseRetry is how often we retry when the API server can't tell us whether a lease was really not renewed.
 	leaseRetry = 2 * time.Second
-
-	// UnreadLeases is why nothing is written until the leases have been read.
-	UnreadLeases = "it is not known yet whether Karpenter is active in this cluster"
 )
+
+// ErrLeasesUnread is why nothing is written until the leases have been read.
+var ErrLeasesUnread = errors.New("it is not known yet whether Karpenter is active in this cluster")
 
 // ExternalController watches for a Karpenter controller that leads in this cluster. As long as there is one, it owns nodes and claims:
 // two owners would launch and terminate each other's.
@@ -51,8 +51,8 @@ type ExternalController struct {
 
 	mu     sync.Mutex
 	leases map[string]*leaseState // by namespace
-	why    string
-	last   error // of the last list or watch
+	why    error                  // what Hold returns
+	last   error                  // of the last list or watch
 }
 
 // leaseState is what is known of one lease.
@@ -64,14 +64,14 @@ type leaseState struct {
 
 // NewExternalController returns a watcher whose Hold answers "not known yet" until Run has read the leases.
 func NewExternalController(kube kubernetes.Interface, clk clock.WithTicker) *ExternalController {
-	return &ExternalController{kube: kube, clock: clk, changed: make(chan struct{}, 1), leases: map[string]*leaseState{}, why: UnreadLeases}
+	return &ExternalController{kube: kube, clock: clk, changed: make(chan struct{}, 1), leases: map[string]*leaseState{}, why: ErrLeasesUnread}
 }
 
 // OnChange registers f to be called when Hold's answer changes. Call it before Run; f must not block.
 func (i *ExternalController) OnChange(f func()) { i.onChange = append(i.onChange, f) }
 
-// Hold returns why nothing may be launched, changed or terminated now; empty when there is no other owner.
-func (i *ExternalController) Hold() string {
+// Hold returns why nothing may be launched, changed or terminated now; nil when there is no other owner.
+func (i *ExternalController) Hold() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.why
@@ -176,16 +176,17 @@ func (i *ExternalController) failed(err error) {
 func (i *ExternalController) judge(ctx context.Context, read bool) time.Duration {
 	if !read {
 		i.mu.Lock()
-		why := UnreadLeases
+		why := ErrLeasesUnread
 		if i.last != nil {
-			why += ": " + i.last.Error()
+			why = fmt.Errorf("%v: %w", why, i.last)
 		}
 		i.mu.Unlock()
 		i.say(ctx, why)
 		return time.Minute
 	}
 	next := time.Minute
-	held, why := i.Hold() != "", ""
+	held := i.Hold() != nil
+	var why error
 	for _, p := range i.all() {
 		left := p.until.Sub(i.clock.Now())
 		if left <= 0 && held {
@@ -196,7 +197,7 @@ func (i *ExternalController) judge(ctx context.Context, read bool) time.Duration
 				i.observe(fresh)
 				left = leastLease
 			case err != nil && !apierrors.IsNotFound(err):
-				why, next = "can't read whether Karpenter is still active in this cluster: "+err.Error(), leaseRetry
+				why, next = fmt.Errorf("can't read whether Karpenter is still active in this cluster: %w", err), leaseRetry
 			}
 		}
 		if left > 0 {
@@ -218,25 +219,25 @@ func (i *ExternalController) all() []leaseState {
 	return out
 }
 
-func heldBy(l *coordinationv1.Lease) string {
+func heldBy(l *coordinationv1.Lease) error {
 	holder := ""
 	if h := l.Spec.HolderIdentity; h != nil && *h != "" {
 		holder = ", held by " + *h
 	}
-	return fmt.Sprintf("Karpenter is active in this cluster (lease %s%s): nothing is launched, changed or terminated until it has stopped", klog.KObj(l), holder)
+	return fmt.Errorf("Karpenter is active in this cluster (lease %s%s): nothing is launched, changed or terminated until it has stopped", klog.KObj(l), holder)
 }
 
-// say stores why nothing may be done ("" if no Karpenter is active). If that has changed, it logs it and calls the OnChange functions.
-func (i *ExternalController) say(ctx context.Context, why string) {
+// say stores why nothing may be done (nil if no Karpenter is active). If the text has changed, it logs it and calls the OnChange functions.
+func (i *ExternalController) say(ctx context.Context, why error) {
 	i.mu.Lock()
 	before := i.why
 	i.why = why
 	i.mu.Unlock()
-	if before == why {
+	if fmt.Sprint(before) == fmt.Sprint(why) {
 		return
 	}
 	logger := klog.FromContext(ctx)
-	if why != "" {
+	if why != nil {
 		logger.Info("Paused", "reason", why)
 	} else {
 		logger.Info("No Karpenter is active in this cluster: Dovetail manages its nodes and NodeClaims")

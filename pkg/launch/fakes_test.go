@@ -228,10 +228,10 @@ func (w *world) until(what string, ok func() bool) {
 
 func (w *world) changed() { w.change.Broadcast() }
 
-func (w *world) hold() string {
+func (w *world) hold() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.owner
+	return failure(w.owner)
 }
 
 // goes ends the other controller's ownership.

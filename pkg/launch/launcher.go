@@ -70,9 +70,9 @@ type Parts struct {
 	Judge   Judge
 	// Spending is asked before anything is bought; nil: there is no guard.
 	Spending *spending.Guard
-	// Hold, when set, returns why nothing may be launched now (another controller owns nodes and claims), or "". Changed has to be called
+	// Hold, when set, returns why nothing may be launched now (another controller owns nodes and claims), or nil. Changed has to be called
 	// when that is over.
-	Hold func() string
+	Hold func() error
 	// Taints returns the taints of a Node as the API has them, including those hidden from the scheduler; nil: none are hidden.
 	Taints func(*corev1.Node) []corev1.Taint
 	Seed   int64
@@ -118,7 +118,7 @@ func New(cfg Config, p Parts) *Controllers {
 		p.Judge = func(*corev1.Pod, time.Time) (float64, bool) { return 1, false }
 	}
 	if p.Hold == nil {
-		p.Hold = func() string { return "" }
+		p.Hold = func() error { return nil }
 	}
 	if p.Taints == nil {
 		p.Taints = func(n *corev1.Node) []corev1.Taint { return n.Spec.Taints }
@@ -177,7 +177,7 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, requesters: by, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
 	if p.Spending != nil {
 		c.writer = spending.NewWriter(p.Spending, spending.WriterParts{Clock: p.Clock, Claims: c.claims, All: c.claims.allClaims, TryNode: p.Cluster.TryNode,
-			Each: c.calls.each, Paused: func() bool { return p.Hold() != "" || c.claims.Problem() != nil }})
+			Each: c.calls.each, Paused: func() bool { return p.Hold() != nil || c.claims.Problem() != nil }})
 	}
 	c.recovery = &recovery{claims: c.claims, reservations: p.Reservations, restorer: c.restorer, resumption: c.resumption, spending: p.Spending,
 		daemonCapacity: c.demand.Daemons, orders: c.orders, requesters: by, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}

@@ -94,7 +94,7 @@ func (s *standalone) takeOrders(ctx context.Context) (open bool) {
 			continue
 		}
 		open = true
-		if s.ownership.Hold() == "" && s.claims.Problem() == nil && s.orders.begin(c) {
+		if s.ownership.Hold() == nil && s.claims.Problem() == nil && s.orders.begin(c) {
 			s.calls.wg.Go(func() {
 				if err := panics.Catch(ctx, "launch", func() error {
 					s.order(ctx, c)

@@ -23,9 +23,9 @@ type Ownership struct {
 	triggers     *provisioning.Triggers
 	calls        *calls
 
-	holds    func() string // as Hold
-	wasHeld  atomic.Bool   // another controller has owned nodes and claims since they were last read
-	troubled atomic.Bool   // demand was refused because the intent log is broken
+	holds    func() error // as Hold
+	wasHeld  atomic.Bool  // another controller has owned nodes and claims since they were last read
+	troubled atomic.Bool  // demand was refused because the intent log is broken
 }
 
 var errUnread = errors.New("not all of the pools, node classes and overlays have been read yet")
@@ -33,8 +33,8 @@ var errUnread = errors.New("not all of the pools, node classes and overlays have
 // holdPoll is how often to check whether another controller still owns nodes and claims.
 const holdPoll = time.Second
 
-// Hold returns why nothing may be launched because another controller owns nodes and claims, or "".
-func (o *Ownership) Hold() string { return o.holds() }
+// Hold returns why nothing may be launched because another controller owns nodes and claims, or nil.
+func (o *Ownership) Hold() error { return o.holds() }
 
 // LogBroken hears that demand was refused because the intent log is broken. It is planned for again once that is over.
 func (o *Ownership) LogBroken() { o.troubled.Store(true) }
@@ -65,7 +65,7 @@ func (o *Ownership) TakesOver() bool {
 
 // free waits until no other controller owns nodes and claims. Pods that need capacity meanwhile are refused with the reason.
 func (o *Ownership) free(ctx context.Context) bool {
-	for why := o.Hold(); why != ""; why = o.Hold() {
+	for why := o.Hold(); why != nil; why = o.Hold() {
 		if waiting, _ := o.gatherer.Gather(ctx); len(waiting) > 0 {
 			o.RefuseHeld(ctx, provisioning.UIDsOf(waiting), why)
 		}
@@ -77,16 +77,16 @@ func (o *Ownership) free(ctx context.Context) bool {
 }
 
 // RefuseHeld refuses pods while launches are paused. They are planned for again when that is over (Changed), not before.
-func (o *Ownership) RefuseHeld(ctx context.Context, uids []types.UID, why string) {
-	o.refusals.Refuse(ctx, uids, "nothing can be launched: "+why, false)
-	if o.Hold() == "" {
+func (o *Ownership) RefuseHeld(ctx context.Context, uids []types.UID, why error) {
+	o.refusals.Refuse(ctx, uids, "nothing can be launched: "+why.Error(), false)
+	if o.Hold() == nil {
 		o.triggers.Changed() // it was over before they were refused
 	}
 }
 
 // pause waits until no other controller owns nodes and claims, and reports whether it had to wait.
 func (o *Ownership) pause(ctx context.Context) (waited bool) {
-	for o.Hold() != "" && o.calls.sleep(ctx, holdPoll) {
+	for o.Hold() != nil && o.calls.sleep(ctx, holdPoll) {
 		waited = true
 	}
 	return waited
@@ -96,10 +96,10 @@ func (o *Ownership) pause(ctx context.Context) (waited bool) {
 // learn the reason when they are planned for again.
 func (o *Ownership) held(ctx context.Context, w *batch) bool {
 	why := o.Hold()
-	if why != "" {
-		o.cleanup.fail(ctx, w.requester, w.claims, "HeldBack", why, true)
+	if why != nil {
+		o.cleanup.fail(ctx, w.requester, w.claims, "HeldBack", why.Error(), true)
 	}
-	return why != ""
+	return why != nil
 }
 
 // readLog waits until the claims have been read.

@@ -394,7 +394,7 @@ func (b *batchLauncher) batchOwners(rec *capacity.LaunchBatch, waiting, before [
 // Readopt takes over what another controller has launched while it owned nodes and claims: nodes in flight that pods may be planned on, so
 // that nothing is bought for them a second time.
 func (r *recovery) Readopt(ctx context.Context) {
-	if r.ownership.Hold() != "" || !r.ownership.wasHeld.Swap(false) {
+	if r.ownership.Hold() != nil || !r.ownership.wasHeld.Swap(false) {
 		return
 	}
 	missing := r.daemonCapacity.Missing(ctx)

@@ -101,7 +101,7 @@ func (s *staticPools) keepStatic(ctx context.Context) (again bool) {
 	if len(pools) == 0 {
 		return false
 	}
-	if s.ownership.Hold() != "" || s.claims.Problem() != nil {
+	if s.ownership.Hold() != nil || s.claims.Problem() != nil {
 		return true
 	}
 	have := map[string]int64{}

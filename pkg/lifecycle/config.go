@@ -75,8 +75,8 @@ type Config struct {
 	// Awaited reports whether pods wait for the claim's node.
 	StartupTimeout time.Duration
 	Awaited        func(claim string) bool
-	// Hold returns why nothing may be changed now (another controller owns these objects), or "".
-	Hold     func() string
+	// Hold returns why nothing may be changed now (another controller owns these objects), or nil.
+	Hold     func() error
 	Recorder events.EventRecorder
 	Clock    clock.WithTicker
 }

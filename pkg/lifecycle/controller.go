@@ -25,7 +25,7 @@ const (
 // Controller takes NodeClaims and their Nodes through the stages of the package comment. Its workers handle different keys at the same time:
 // what they share is the queue, the index, and memories that lock themselves.
 type Controller struct {
-	hold   func() string
+	hold   func() error
 	clock  clock.WithTicker
 	claims claims
 	nodes  *nodes
@@ -169,8 +169,8 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 
 // reconcile handles one key and returns when to handle it again; 0: when something changes.
 func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error) {
-	if why := c.hold(); why != "" {
-		klog.FromContext(ctx).V(4).Info("Paused", "reason", why)
+	if err := c.hold(); err != nil {
+		klog.FromContext(ctx).V(4).Info("Paused", "reason", err.Error())
 		return holdRetry, nil
 	}
 	switch {

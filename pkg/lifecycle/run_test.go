@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 	var block atomic.Bool
 	var odd atomic.Int32 // an object that makes the program panic, for a while
 	odd.Store(3)
-	w.c.hold = func() string {
+	w.c.hold = func() error {
 		if odd.Add(-1) >= 0 {
 			panic("a mistake")
 		}
@@ -34,7 +34,7 @@ func TestRun(t *testing.T) {
 			close(working)
 			<-release
 		}
-		return ""
+		return nil
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

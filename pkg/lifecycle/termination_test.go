@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -353,7 +354,7 @@ func TestHoldKeepsEverythingAsItIs(t *testing.T) {
 	w := newWorld(t)
 	w.up("a")
 	w.deleteByName("a")
-	w.c.hold = func() string { return "another controller is alive" }
+	w.c.hold = func() error { return errors.New("another controller is alive") }
 	before := len(w.kube.Actions())
 	w.pass(time.Minute, 10*time.Second)
 	for _, a := range w.kube.Actions()[before:] {

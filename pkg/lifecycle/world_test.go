@@ -108,7 +108,7 @@ func newWorld(t *testing.T) *world {
 		NodeFor: func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
 			return nodeFor(claim, inst), nil
 		},
-		Recorder: w, Clock: w.clock, Brake: brake.New(1000), Hold: func() string { return "" },
+		Recorder: w, Clock: w.clock, Brake: brake.New(1000), Hold: func() error { return nil },
 		RegistrationTimeout: registrationTimeout, StartupTimeout: startupTimeout,
 		Close: func(node, providerID string) bool {
 			w.closed[node] = providerID

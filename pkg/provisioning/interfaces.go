@@ -73,12 +73,12 @@ type Committer interface {
 
 // Ownership knows whether anything may be launched now.
 type Ownership interface {
-	// Hold returns why nothing may be launched because another controller owns nodes and claims, or "".
-	Hold() string
+	// Hold returns why nothing may be launched because another controller owns nodes and claims, or nil.
+	Hold() error
 	// TakesOver reports whether what another controller has launched must be read before anything is planned.
 	TakesOver() bool
 	// RefuseHeld refuses pods while another controller owns nodes and claims.
-	RefuseHeld(ctx context.Context, uids []types.UID, why string)
+	RefuseHeld(ctx context.Context, uids []types.UID, why error)
 	// LogBroken hears that demand is refused because the intent log is broken.
 	LogBroken()
 }

@@ -43,7 +43,7 @@ const probePods = 50
 //  3. Plan again for the pods of one new node alone (or for their gang), so that one instance is bought.
 //  4. Write that plan to the ledger and launch it like any other.
 func (p *Probes) Probe(ctx context.Context) {
-	if p.spending == nil || p.ownership.Hold() != "" || p.ownership.TakesOver() || p.claims.Problem() != nil {
+	if p.spending == nil || p.ownership.Hold() != nil || p.ownership.TakesOver() || p.claims.Problem() != nil {
 		return
 	}
 	for _, key := range p.spending.Due() {

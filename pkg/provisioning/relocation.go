@@ -42,7 +42,7 @@ type Relocation struct {
 //  3. Reserve what was found for the owners, and launch what has to be bought.
 func (re *Relocation) Relocate(ctx context.Context) {
 	moves := re.moves.movesDue()
-	if len(moves) == 0 || re.ownership.Hold() != "" || re.ownership.TakesOver() || re.claims.Problem() != nil {
+	if len(moves) == 0 || re.ownership.Hold() != nil || re.ownership.TakesOver() || re.claims.Problem() != nil {
 		return
 	}
 	logger := klog.FromContext(ctx)

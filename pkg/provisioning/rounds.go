@@ -55,7 +55,7 @@ func (r *Rounds) Round(ctx context.Context) {
 	if len(waiting) == 0 {
 		return
 	}
-	if why := r.ownership.Hold(); why != "" {
+	if why := r.ownership.Hold(); why != nil {
 		r.ownership.RefuseHeld(ctx, UIDsOf(waiting), why)
 		return
 	}

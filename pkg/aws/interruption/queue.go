@@ -31,13 +31,13 @@ type Queue struct {
 	api   sdk.SQS
 	clock clock.Clock
 	// hold returns why no message may be taken from the queue at the moment; empty if one may.
-	hold func() string
+	hold func() error
 
 	onInterruption func(context.Context, []capacity.Interruption) []error
 }
 
 // NewQueue returns the queue of that name; empty: there is none. hold returns why no message may be taken from it at the moment.
-func NewQueue(name string, api sdk.SQS, c clock.Clock, hold func() string) *Queue {
+func NewQueue(name string, api sdk.SQS, c clock.Clock, hold func() error) *Queue {
 	return &Queue{name: name, api: api, clock: c, hold: hold}
 }
 
@@ -55,7 +55,7 @@ func (q *Queue) Listen(ctx context.Context) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "queue", q.name)
 	url, pause := "", queuePause
 	for ctx.Err() == nil {
-		if q.hold() != "" { // the messages belong to the other controller
+		if q.hold() != nil { // the messages belong to the other controller
 			sdk.Sleep(ctx, q.clock, queuePause)
 			continue
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,7 +31,12 @@ func TestCapacityBuffersAreReported(t *testing.T) {
 	w := newWorld(t, api)
 	var owner atomic.Value
 	owner.Store("Karpenter leads")
-	w.SetHold(func() string { return owner.Load().(string) })
+	w.SetHold(func() error {
+		if why := owner.Load().(string); why != "" {
+			return errors.New(why)
+		}
+		return nil
+	})
 	w.leading()
 	w.eventually("looked for", w.clock.HasWaiters)
 	api.install(capacityBuffers)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
@@ -17,17 +18,21 @@ const (
 
 // heldBack reports whether writes are paused now, and records an event with the reason if the object is a NodePool.
 func (p *poolStatus) heldBack(k statusKey) bool {
-	why := p.hold()
+	err := p.hold()
 	if np := p.poolObject(k.name); np != nil && k.kind == karpenter.NodePools.Kind {
-		p.tellHeld(np, why)
+		p.tellHeld(np, err)
 	}
-	return why != ""
+	return err != nil
 }
 
 // tellHeld records one event on a NodePool when writes are paused, with the reason, and one when they resume.
-func (p *poolStatus) tellHeld(np *karpv1.NodePool, why string) {
-	if why == karpenter.UnreadLeases {
+func (p *poolStatus) tellHeld(np *karpv1.NodePool, err error) {
+	if errors.Is(err, karpenter.ErrLeasesUnread) {
 		return // lasts only a moment at start
+	}
+	why := ""
+	if err != nil {
+		why = err.Error()
 	}
 	before, told := p.told.Swap(np.UID, why)
 	switch {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,7 +18,12 @@ func TestNothingIsWrittenBesideAnotherOwner(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default")))
 	var owner atomic.Value
 	owner.Store("Karpenter leads")
-	w.SetHold(func() string { return owner.Load().(string) })
+	w.SetHold(func() error {
+		if why := owner.Load().(string); why != "" {
+			return errors.New(why)
+		}
+		return nil
+	})
 	w.leading()
 	if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved("default", 1, ec2nc.EC2NodeClassStatus{Subnets: []ec2nc.Subnet{{ID: "subnet-1", Zone: "a"}}})); err != nil {
 		t.Fatal(err)

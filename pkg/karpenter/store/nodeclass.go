@@ -23,7 +23,7 @@ func (s *Store) SetNodeClassStatus(ctx context.Context, of status.Object) error 
 	if karpenter.Derived(name) {
 		return s.setDerivedClassStatus(of)
 	}
-	if s.hold() != "" {
+	if s.hold() != nil {
 		s.later(of)
 		return nil
 	}

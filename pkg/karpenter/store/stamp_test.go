@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"maps"
 	"sync/atomic"
 	"testing"
@@ -127,13 +128,13 @@ func TestNothingIsWrittenOnHold(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), readyClass("default"), karpenters("one")))
 	held := make(chan struct{})
 	var asked atomic.Int32
-	w.SetHold(func() string {
+	w.SetHold(func() error {
 		asked.Add(1)
 		select {
 		case <-held:
-			return ""
+			return nil
 		default:
-			return "Karpenter holds its lease"
+			return errors.New("Karpenter holds its lease")
 		}
 	})
 	w.leading()

@@ -71,7 +71,7 @@ type Store struct {
 	// So are onClassEnd, clusterCA, hold, types, onGuard and guardMap.
 	onClassEnd []func(context.Context, status.Object) error
 	clusterCA  func() (string, bool)
-	hold       func() string
+	hold       func() error
 	types      func(nodeClass string) ([]*capacity.InstanceType, error)
 	onGuard    []func(guard.Owner, bool)
 	guardMap   *guardMap
@@ -119,7 +119,7 @@ func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder
 		live: renaming{live}, recorder: recorder, clock: clk,
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: karpenter.NewUsage(), overlaid: karpenter.NewOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{},
 		nodeClass: class, made: newSources(class),
-		clusterCA: func() (string, bool) { return "", false }, hold: func() string { return "" },
+		clusterCA: func() (string, bool) { return "", false }, hold: func() error { return nil },
 		delayed: map[string]status.Object{}, budgets: map[string]string{},
 		architectures: architectures{pools: map[string][]openWorkload{}},
 	}
@@ -200,9 +200,9 @@ func (s *Store) OnClassEnd(f func(ctx context.Context, nc status.Object) error) 
 // f knows them, classes get no hash. Call it before Run.
 func (s *Store) SetClusterCA(f func() (ca string, known bool)) { s.clusterCA = f }
 
-// SetHold sets a function that returns why writes to pools, overlays and classes are paused (another controller owns them), or "".
+// SetHold sets a function that returns why writes to pools, overlays and classes are paused (another controller owns them), or nil.
 // Call it before Run.
-func (s *Store) SetHold(f func() string) { s.hold = f }
+func (s *Store) SetHold(f func() error) { s.hold = f }
 
 // Client returns a client that reads the store's kinds from memory and everything else from the API server.
 func (s *Store) Client() client.Client { return s.cached }
