@@ -113,7 +113,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
 			Effort: provisioning.DefaultEffort, NodeSurcharge: args.NodeSurchargeDollarsPerHour, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
-		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, Claims: p.store, World: world, Recheck: recheck, Planner: planner.New(), Rooms: planner.New(),
+		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, NodeClass: nodeclass.Kind.Label(), Claims: p.store, World: world, Recheck: recheck, Planner: planner.New(), Rooms: planner.New(),
 		Nodes: nodeBuilder{}, Cluster: apiserver.New(p.client, boundTo), Queue: queue{sched}, Events: p.events,
 		Pending: p.pending, Owners: owners, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
@@ -127,7 +127,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, args *provision.Args, p *parts) (err error) {
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	p.life, err = lifecycle.New(lifecycle.Config{
-		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider,
+		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider, NodeClass: nodeclass.Kind.Label(),
 		NodeFor: nodeOfClaim, Registering: p.launch.Nodes.ClaimNamed, Registered: observe(p.provider), NotRegistered: notJoined(p.provider, p.store),
 		ExpectedTaints: p.store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: p.store.Recorder(), Clock: d.clock,
 		Hold: p.external.Hold, Close: p.launch.Nodes.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,
@@ -150,7 +150,7 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, args *prov
 // watch registers handlers with the scheduler's informers, and with its cache for nodes.
 func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler) error {
 	f := cc.InformerFactory
-	if err := f.Core().V1().Nodes().Informer().SetTransform(lifecycle.HideEphemeralTaints); err != nil {
+	if err := f.Core().V1().Nodes().Informer().SetTransform(lifecycle.HideEphemeralTaints(nodeclass.Kind.Label())); err != nil {
 		return fmt.Errorf("hiding the taints of nodes that are still initializing: %w", err)
 	}
 	simulate.ObserveNodes(sched, func(before, now *corev1.Node) {

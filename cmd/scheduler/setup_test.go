@@ -28,6 +28,7 @@ import (
 	schedulerprofile "k8s.io/kubernetes/pkg/scheduler/profile"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
@@ -72,7 +73,7 @@ func TestProfileWithoutOurPlugins(t *testing.T) {
 			defer cancel()
 			d := newDovetail()
 			sched := d.twoProfiles(ctx, t, tc.disable)
-			shown, err := lifecycle.HideEphemeralTaints(tc.node)
+			shown, err := lifecycle.HideEphemeralTaints(nodeclass.Kind.Label())(tc.node)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +171,7 @@ func TestPodsOfOtherProfilesAreTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, err := lifecycle.HideEphemeralTaints(bootingNode())
+	shown, err := lifecycle.HideEphemeralTaints(nodeclass.Kind.Label())(bootingNode())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 // Labels that identify Karpenter's nodes and show their state.
 const (
 	LabelNodePool    = "karpenter.sh/nodepool"
-	LabelNodeClass   = "karpenter.k8s.aws/ec2nodeclass"
 	LabelRegistered  = "karpenter.sh/registered"
 	LabelInitialized = "karpenter.sh/initialized"
 )
@@ -17,12 +16,15 @@ const (
 // labelComputeType is "auto" on the nodes of EKS Auto Mode.
 const labelComputeType = "eks.amazonaws.com/compute-type"
 
+// NodeClassLabel is the label with the name of a node's node class. Its form is GROUP/KIND, so each provider has its own.
+type NodeClassLabel string
+
 // Managed reports whether the Node was made for a NodeClaim of this cluster's Dovetail: it has a pool's label or, if the claim has none,
 // the claim as an owner. Nothing else decides this. Nodes of another provider are unmanaged, although EKS Auto Mode and others use the
 // same labels and owners: nothing is written to them, they are never terminated, and nothing waits for them. (pkg/karpenter's cache
 // excludes their NodePools and NodeClaims.)
-func Managed(node *corev1.Node) bool {
-	if OfAnotherProvider(node) {
+func (l NodeClassLabel) Managed(node *corev1.Node) bool {
+	if l.OfAnotherProvider(node) {
 		return false
 	}
 	if _, pool := node.Labels[LabelNodePool]; pool {
@@ -36,10 +38,10 @@ func Managed(node *corev1.Node) bool {
 	return false
 }
 
-// OfAnotherProvider reports whether the Node has the label of another provider's node class (the label's form is GROUP/KIND), or belongs
-// to EKS Auto Mode, whose nodes may not have that label yet.
-func OfAnotherProvider(node *corev1.Node) bool {
-	if _, own := node.Labels[LabelNodeClass]; own {
+// OfAnotherProvider reports whether the Node has the label of another provider's node class, or belongs to EKS Auto Mode, whose nodes may
+// not have that label yet.
+func (l NodeClassLabel) OfAnotherProvider(node *corev1.Node) bool {
+	if _, own := node.Labels[string(l)]; own {
 		return false
 	}
 	if node.Labels[labelComputeType] == "auto" {

@@ -8,25 +8,30 @@ import (
 )
 
 func TestManagedNodes(t *testing.T) {
+	const own = "karpenter.k8s.aws/ec2nodeclass"
 	owner := []metav1.OwnerReference{{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "a"}}
 	for name, tc := range map[string]struct {
 		labels map[string]string
 		owners []metav1.OwnerReference
 		want   bool
 	}{
-		"of a pool":                                 {labels: map[string]string{"karpenter.sh/nodepool": "default", LabelNodeClass: "default"}, want: true},
+		"of a pool":                                 {labels: map[string]string{"karpenter.sh/nodepool": "default", own: "default"}, want: true},
 		"of a pool, made before labels":             {labels: map[string]string{"karpenter.sh/nodepool": "default"}, want: true},
-		"of a claim without pool":                   {labels: map[string]string{LabelNodeClass: "default"}, owners: owner, want: true},
+		"of a claim without pool":                   {labels: map[string]string{own: "default"}, owners: owner, want: true},
 		"of another API's NodeClaim":                {owners: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "NodeClaim", Name: "a"}}},
-		"nobody's":                                  {labels: map[string]string{LabelNodeClass: "default"}},
+		"nobody's":                                  {labels: map[string]string{own: "default"}},
 		"EKS Auto Mode's":                           {labels: map[string]string{"karpenter.sh/nodepool": "system", "eks.amazonaws.com/nodeclass": "default"}, owners: owner},
 		"EKS Auto Mode's before its class is on it": {labels: map[string]string{"karpenter.sh/nodepool": "system", "eks.amazonaws.com/compute-type": "auto"}, owners: owner},
 		"of EKS, but not of Auto Mode":              {labels: map[string]string{"karpenter.sh/nodepool": "default", "eks.amazonaws.com/compute-type": "ec2"}, want: true},
 		"Azure's":                                   {labels: map[string]string{"karpenter.sh/nodepool": "system", "karpenter.azure.com/aksnodeclass": "default"}, owners: owner},
-		"ours, whatever else it says":               {labels: map[string]string{"karpenter.sh/nodepool": "default", LabelNodeClass: "default", "example.com/nodeclass": "x"}, want: true},
+		"ours, whatever else it says":               {labels: map[string]string{"karpenter.sh/nodepool": "default", own: "default", "example.com/nodeclass": "x"}, want: true},
 	} {
-		if got := Managed(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, OwnerReferences: tc.owners}}); got != tc.want {
+		if got := NodeClassLabel(own).Managed(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, OwnerReferences: tc.owners}}); got != tc.want {
 			t.Errorf("%s: managed is %v", name, got)
 		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"karpenter.sh/nodepool": "default", own: "default"}, OwnerReferences: owner}}
+	if NodeClassLabel("karpenter.example.com/examplenodeclass").Managed(node) {
+		t.Error("another cloud manages it")
 	}
 }

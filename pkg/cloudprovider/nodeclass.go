@@ -5,6 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // NodeClassKind is what a cloud tells about its kind of node class. Objects of the kind are passed on as status.Object; only the cloud
@@ -29,6 +32,11 @@ type NodeClassKind struct {
 	Resolve func(nc, resolved status.Object)
 	// ArgsField is the field of a profile's arguments that contains node classes.
 	ArgsField string
+}
+
+// Label is the label with the name of the class, on NodeClaims and Nodes.
+func (k *NodeClassKind) Label() capacity.NodeClassLabel {
+	return capacity.NodeClassLabel(karpv1.NodeClassLabelKey(k.GroupKind()))
 }
 
 // List is a list of API objects.

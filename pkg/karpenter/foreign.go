@@ -25,7 +25,7 @@ func ForeignGroup(o client.Object, class schema.GroupKind) string {
 }
 
 // OfAnotherProvider reports whether a NodePool or NodeClaim belongs to another provider than that of class, for example EKS Auto Mode. For Nodes the same
-// rule is capacity.Managed.
+// rule is capacity.NodeClassLabel.Managed.
 func OfAnotherProvider(o client.Object, class schema.GroupKind) bool {
 	return ForeignGroup(o, class) != ""
 }

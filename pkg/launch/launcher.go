@@ -54,6 +54,7 @@ type Parts struct {
 	Clock          clock.WithTicker
 	Reservations   *reservations.Ledger
 	Cloud          Cloud
+	NodeClass      capacity.NodeClassLabel // of the cloud's node classes
 	Claims         ClaimLog
 	World, Recheck provisioning.World
 	Planner        provisioning.Planner
@@ -138,7 +139,7 @@ func New(cfg Config, p Parts) *Controllers {
 		clock: p.Clock, relief: demand.Relief, maxInFlight: cfg.MaxInFlight}
 	c.Nodes = &NodeTracker{claims: c.claims, reservations: p.Reservations, spending: p.Spending, triggers: c.Triggers, states: nodeStates{
 		drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, objects: map[string]*corev1.Node{},
-		storage: p.Pending.Classes.Storage(), taints: p.Taints, expected: p.Claims.ExpectedTaints}}
+		storage: p.Pending.Classes.Storage(), taints: p.Taints, expected: p.Claims.ExpectedTaints, nodeClass: p.NodeClass}}
 	c.ends(p)
 	c.launches(cfg, p)
 	c.plans = provisioning.New(settings, from, demand, provisioning.Carriers{Purchases: c.purchases, Committer: c.committer, Ownership: c.Ownership,

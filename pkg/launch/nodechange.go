@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // NodeChanged is called when the scheduler's cache has added or updated a Node; before is nil if it was added. A Node that was deleted and
@@ -18,7 +16,7 @@ func (tr *NodeTracker) NodeChanged(before, now *corev1.Node) {
 	}
 	tr.NodeCached(now)
 	if roomier(before, now) {
-		tr.triggers.CapacityAppeared(!comingUp(before, now) && !recovered(before, now))
+		tr.triggers.CapacityAppeared(!tr.states.comingUp(before, now) && !recovered(before, now))
 	}
 }
 
@@ -35,8 +33,8 @@ func recovered(before, now *corev1.Node) bool {
 }
 
 // comingUp reports whether the change belongs to the start of a managed node: it wasn't initialized before.
-func comingUp(before, now *corev1.Node) bool {
-	return capacity.Managed(now) && (before == nil || before.Labels[labelInitialized] != "true")
+func (s *nodeStates) comingUp(before, now *corev1.Node) bool {
+	return s.nodeClass.Managed(now) && (before == nil || before.Labels[labelInitialized] != "true")
 }
 
 // roomier reports whether pods may fit on the node that did not before.

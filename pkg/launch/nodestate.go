@@ -51,7 +51,8 @@ type nodeStates struct {
 	storage *storage.Capacities
 	taints  func(*corev1.Node) []corev1.Taint
 	// expected returns the taints that nodes of a pool get although the pool doesn't declare them.
-	expected func(pool string) []corev1.Taint
+	expected  func(pool string) []corev1.Taint
+	nodeClass capacity.NodeClassLabel
 }
 
 // drivers are the CSI drivers of a CSINode and their attach limits.
@@ -92,7 +93,7 @@ func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 
 func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 	csi := s.drivers[n.Name].and(s.storage.On(n.Labels))
-	managed := capacity.Managed(n)
+	managed := s.nodeClass.Managed(n)
 	var expected []corev1.Taint
 	if pool := n.Labels[labelPool]; managed && pool != "" && n.Labels[labelInitialized] != "true" {
 		expected = s.expected(pool)

@@ -50,6 +50,7 @@ func TestComingUp(t *testing.T) {
 	node := func(labels map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels}}
 	}
+	states := nodeStates{nodeClass: "karpenter.k8s.aws/ec2nodeclass"}
 	ours, up := map[string]string{labelPool: "p"}, map[string]string{labelPool: "p", labelInitialized: "true"}
 	for _, tc := range []struct {
 		name        string
@@ -63,7 +64,7 @@ func TestComingUp(t *testing.T) {
 		{"it grows afterwards", node(up), node(up), false},
 		{"a node of somebody else comes", nil, node(nil), false},
 	} {
-		if got := comingUp(tc.before, tc.now); got != tc.want {
+		if got := states.comingUp(tc.before, tc.now); got != tc.want {
 			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
 		}
 	}

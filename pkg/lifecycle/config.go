@@ -50,6 +50,8 @@ type Config struct {
 	Claims client.Client
 	Live   client.Reader
 	Cloud  Cloud
+	// NodeClass is the label of the cloud's node classes.
+	NodeClass capacity.NodeClassLabel
 	// NodeFor builds the Node of a launched claim as it is created ahead of the kubelet.
 	NodeFor func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error)
 	// Brake bounds how many instances without owner are terminated per minute.

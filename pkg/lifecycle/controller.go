@@ -50,7 +50,7 @@ func New(cfg Config) (*Controller, error) {
 	seen := &sightings{cloud: cfg.Cloud, clock: cfg.Clock}
 	c := &Controller{
 		hold: cfg.Hold, clock: cfg.Clock, claims: claims{cfg.Claims}, index: newClaimIndex(), queue: &queue{},
-		nodes: &nodes{kube: cfg.Kube, informer: core.Nodes().Informer(), lister: core.Nodes().Lister(), sightings: seen},
+		nodes: &nodes{kube: cfg.Kube, informer: core.Nodes().Informer(), lister: core.Nodes().Lister(), sightings: seen, nodeClass: cfg.NodeClass},
 	}
 	c.watcher = &watcher{nodes: c.nodes, pods: core.Pods().Informer(), index: c.index, podEvents: &podEvents{}, queue: c.queue, clock: cfg.Clock}
 	if err := c.nodes.addIndexes(); err != nil {

@@ -107,7 +107,7 @@ func (u *unclaimed) reconcile(ctx context.Context, name string) (time.Duration, 
 	} else if err != nil {
 		return 0, fmt.Errorf("finding Node %s: %w", name, err)
 	}
-	if !finalized(node) || node.DeletionTimestamp == nil || len(u.index.of(node)) > 0 {
+	if !u.nodes.finalized(node) || node.DeletionTimestamp == nil || len(u.index.of(node)) > 0 {
 		return 0, nil
 	}
 	owned, err := liveClaims(ctx, u.live)

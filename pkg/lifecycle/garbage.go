@@ -85,7 +85,7 @@ func (g *garbage) collectOnce(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
-	if len(orphans(instances, claims, now)) == 0 && len(shells(nodes, listed, claims)) == 0 {
+	if len(orphans(instances, claims, now)) == 0 && len(g.shells(nodes, listed, claims)) == 0 {
 		return nil
 	}
 	// The cache may be behind; terminations are decided on what the API says now.
@@ -101,7 +101,7 @@ func (g *garbage) collectOnce(ctx context.Context) error {
 		}
 		errs = append(errs, g.collectInstance(ctx, inst))
 	}
-	for _, n := range shells(nodes, listed, claims) {
+	for _, n := range g.shells(nodes, listed, claims) {
 		klog.FromContext(ctx).Info("Deleting a Node without NodeClaim and instance", "node", klog.KObj(n), "providerID", n.Spec.ProviderID)
 		errs = append(errs, g.nodes.remove(ctx, n))
 	}
@@ -110,10 +110,10 @@ func (g *garbage) collectOnce(ctx context.Context) error {
 
 // shells returns managed Nodes with our finalizer that have neither claim nor instance nor a Ready kubelet. The deletion of such a Node
 // starts its termination, which looks for the instance once more.
-func shells(nodes []*corev1.Node, listed map[string]bool, claims claimSet) []*corev1.Node {
+func (g *garbage) shells(nodes []*corev1.Node, listed map[string]bool, claims claimSet) []*corev1.Node {
 	var out []*corev1.Node
 	for _, n := range nodes {
-		if finalized(n) && n.DeletionTimestamp == nil && !objects.Ready(n) && !listed[n.Spec.ProviderID] && claims.byProvider[n.Spec.ProviderID] == nil {
+		if g.nodes.finalized(n) && n.DeletionTimestamp == nil && !objects.Ready(n) && !listed[n.Spec.ProviderID] && claims.byProvider[n.Spec.ProviderID] == nil {
 			out = append(out, n)
 		}
 	}
@@ -139,12 +139,12 @@ func (g *garbage) collectInstance(ctx context.Context, inst capacity.Instance) e
 	nodes := g.nodes.byProviderID(inst.ProviderID)
 	for _, n := range nodes {
 		switch {
-		case capacity.OfAnotherProvider(n):
+		case g.nodes.nodeClass.OfAnotherProvider(n):
 			return nil // and so is the instance, whatever its tags say
-		case finalized(n) && n.DeletionTimestamp != nil:
+		case g.nodes.finalized(n) && n.DeletionTimestamp != nil:
 			g.queue.add(key{node: n.Name})
 			return nil
-		case finalized(n) || capacity.Managed(n) && posted(n) && n.DeletionTimestamp == nil:
+		case g.nodes.finalized(n) || g.nodes.nodeClass.Managed(n) && posted(n) && n.DeletionTimestamp == nil:
 			klog.FromContext(ctx).Info("Deleting a Node whose NodeClaim is gone", "node", klog.KObj(n), "instance", inst.ID)
 			if _, err := g.nodes.patch(ctx, n.Name, n.UID, func(n *corev1.Node) { addFinalizer(n) }); err != nil {
 				return err
@@ -159,7 +159,7 @@ func (g *garbage) collectInstance(ctx context.Context, inst capacity.Instance) e
 	collections.Inc()
 	klog.FromContext(ctx).Info("Terminated an instance that no NodeClaim owns", "instance", inst.ID, "launchBatch", inst.LaunchBatch, "claim", inst.Claim)
 	for _, n := range nodes {
-		if capacity.Managed(n) {
+		if g.nodes.nodeClass.Managed(n) {
 			if err := g.nodes.remove(ctx, n); err != nil {
 				return err
 			}

@@ -62,7 +62,7 @@ func TestNodesOfEKSAutoModeAreLeftAlone(t *testing.T) {
 				if len(w.evicted) > 0 {
 					t.Errorf("evicted: %v", w.evicted)
 				}
-				seen, err := HideEphemeralTaints(before)
+				seen, err := HideEphemeralTaints(ownClass)(before)
 				if err != nil || len(seen.(*corev1.Node).Spec.Taints) != len(before.Spec.Taints) {
 					t.Errorf("taints are hidden from the scheduler: %v, %v", seen.(*corev1.Node).Spec.Taints, err)
 				}

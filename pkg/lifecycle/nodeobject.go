@@ -4,12 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
-
-// finalized reports whether the Node is managed and has our finalizer: its deletion terminates its instance.
-func finalized(node *corev1.Node) bool { return capacity.Managed(node) && hasFinalizer(node) }
 
 func hasFinalizer(obj metav1.Object) bool {
 	for _, f := range obj.GetFinalizers() {

@@ -16,6 +16,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -28,6 +29,12 @@ type nodes struct {
 	informer  cache.SharedIndexInformer
 	lister    corelisters.NodeLister
 	sightings *sightings
+	nodeClass capacity.NodeClassLabel
+}
+
+// finalized reports whether the Node is managed and has our finalizer: its deletion terminates its instance.
+func (n *nodes) finalized(node *corev1.Node) bool {
+	return n.nodeClass.Managed(node) && hasFinalizer(node)
 }
 
 // get reads a Node live.

@@ -19,7 +19,7 @@ func TestRun(t *testing.T) {
 	w := newWorld(t)
 	claim, inst := w.launched("a")
 	w.createNode(nodeFor(claim, *inst))
-	if err := w.c.nodes.informer.SetTransform(HideEphemeralTaints); err != nil {
+	if err := w.c.nodes.informer.SetTransform(HideEphemeralTaints(ownClass)); err != nil {
 		t.Fatal(err)
 	}
 	working, release := make(chan struct{}), make(chan struct{})

@@ -5,13 +5,14 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// HideEphemeralTaints is a cache.TransformFunc for the scheduler's Node informer. On a node of ours that is still
+// HideEphemeralTaints returns a cache.TransformFunc for the scheduler's Node informer. On a node of ours that is still
 // initializing it takes the taints that will go by themselves (not-ready, uninitialized, unregistered) out of
 // spec.taints, so that pods can be bound ahead of the kubelet, and keeps them in objects.AnnotationHiddenTaints for Taints.
 // It hides unreachable:NoSchedule too, unless the kubelet was there and has fallen silent. Startup taints and everything else stay visible;
@@ -21,22 +22,27 @@ import (
 // It decides from the object alone. A patch of the labels or of objects.AnnotationFailed is how the verdict is changed. The object
 // handed in is not changed, because a fake or a shared decoder may own it too; objects that are not Nodes (tombstones, whose
 // object went through here before) pass. Applying it twice is the same as once.
-func HideEphemeralTaints(obj any) (any, error) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
+func HideEphemeralTaints(nodeClass capacity.NodeClassLabel) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if node, ok := obj.(*corev1.Node); ok {
+			return hideTaints(node, nodeClass.Managed(node)), nil
+		}
 		return obj, nil
 	}
+}
+
+func hideTaints(node *corev1.Node, managed bool) *corev1.Node {
 	_, again := node.Annotations[objects.AnnotationHiddenTaints]
 	var visible, hidden []corev1.Taint
 	for _, t := range Taints(node) {
-		if hides(node, &t) {
+		if managed && hides(node, &t) {
 			hidden = append(hidden, t)
 		} else {
 			visible = append(visible, t)
 		}
 	}
 	if len(hidden) == 0 && !again {
-		return node, nil
+		return node
 	}
 
 	out := *node
@@ -46,14 +52,14 @@ func HideEphemeralTaints(obj any) (any, error) {
 	if len(hidden) > 0 {
 		data, err := json.Marshal(hidden)
 		if err != nil {
-			return node, nil // no part of a taint can fail to marshal; showing all of them is the safe answer
+			return node // no part of a taint can fail to marshal; showing all of them is the safe answer
 		}
 		if out.Annotations == nil {
 			out.Annotations = map[string]string{}
 		}
 		out.Annotations[objects.AnnotationHiddenTaints] = string(data)
 	}
-	return &out, nil
+	return &out
 }
 
 // Taints returns the taints that a Node has in the API, whether it was read through HideEphemeralTaints or not. The caller must not change
@@ -86,10 +92,10 @@ func HiddenTaints(node *corev1.Node) []corev1.Taint {
 	return hidden
 }
 
-// hides reports whether to hide a taint of the node from the scheduler: the node is managed and was not given up, and the taint will be
-// removed by itself.
+// hides reports whether to hide a taint of a managed node from the scheduler: the node was not given up, and the taint will be removed by
+// itself.
 func hides(node *corev1.Node, t *corev1.Taint) bool {
-	if _, failed := node.Annotations[objects.AnnotationFailed]; failed || !capacity.Managed(node) {
+	if _, failed := node.Annotations[objects.AnnotationFailed]; failed {
 		return false
 	}
 	initialized := node.Labels[karpv1.NodeInitializedLabelKey] == "true"

@@ -126,7 +126,7 @@ func TestHideEphemeralTaints(t *testing.T) {
 				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.ready, Reason: tc.reason}}
 			}
 			before := node.DeepCopy()
-			got, err := HideEphemeralTaints(node)
+			got, err := HideEphemeralTaints(ownClass)(node)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func TestNodeOfAClaimWithoutPoolIsOurs(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", OwnerReferences: []metav1.OwnerReference{tc.owner}},
 				Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", "NoSchedule")}}}
-			out, err := HideEphemeralTaints(node)
+			out, err := HideEphemeralTaints(ownClass)(node)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +174,7 @@ func TestHideEphemeralTaintsLetsOthersPass(t *testing.T) {
 		&corev1.Pod{},
 		nil,
 	} {
-		got, err := HideEphemeralTaints(obj)
+		got, err := HideEphemeralTaints(ownClass)(obj)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,8 +213,8 @@ func TestHideEphemeralTaintsIsLosslessAndIdempotent(t *testing.T) {
 			}
 		}
 
-		once, _ := HideEphemeralTaints(node)
-		twice, _ := HideEphemeralTaints(once)
+		once, _ := HideEphemeralTaints(ownClass)(node)
+		twice, _ := HideEphemeralTaints(ownClass)(once)
 		if diff := cmp.Diff(once, twice); diff != "" {
 			t.Fatalf("seed %d: not idempotent (-once +twice):\n%s", seed, diff)
 		}
@@ -228,7 +228,7 @@ func TestHideEphemeralTaintsIsLosslessAndIdempotent(t *testing.T) {
 		// The decision about an object that was transformed before follows its labels as they are now.
 		flipped := once.(*corev1.Node).DeepCopy()
 		flipped.Labels[karpv1.NodeInitializedLabelKey] = "true"
-		shown, _ := HideEphemeralTaints(flipped)
+		shown, _ := HideEphemeralTaints(ownClass)(flipped)
 		got = slices.Clone(shown.(*corev1.Node).Spec.Taints)
 		slices.SortFunc(got, order)
 		if diff := cmp.Diff(want, got); diff != "" {

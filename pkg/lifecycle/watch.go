@@ -95,7 +95,7 @@ func (w *watcher) nodeChanged(obj any) {
 	for _, name := range names {
 		w.queue.add(key{claim: name})
 	}
-	if finalized(node) && node.DeletionTimestamp != nil && len(w.index.of(node)) == 0 {
+	if w.nodes.finalized(node) && node.DeletionTimestamp != nil && len(w.index.of(node)) == 0 {
 		w.queue.add(key{node: node.Name})
 	}
 }

@@ -87,6 +87,9 @@ type world struct {
 	expected      func(pool string) []corev1.Taint
 }
 
+// ownClass is the label of the node classes.
+const ownClass capacity.NodeClassLabel = "karpenter.k8s.aws/ec2nodeclass"
+
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, ctx: t.Context(), clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, blocked: map[string]bool{}, closed: map[string]string{}, bindsInFlight: map[string]int{}}
@@ -104,7 +107,7 @@ func newWorld(t *testing.T) *world {
 		WithStatusSubresource(&karpv1.NodeClaim{}).WithInterceptorFuncs(interceptor.Funcs{Delete: w.deleteClaim}).Build()
 	w.factory = informers.NewSharedInformerFactory(w.kube, 0)
 	c, err := New(Config{
-		Kube: w.kube, Informers: w.factory, Claims: w.claims, Live: w.claims, Cloud: w.cloud,
+		Kube: w.kube, Informers: w.factory, Claims: w.claims, Live: w.claims, Cloud: w.cloud, NodeClass: ownClass,
 		NodeFor: func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
 			return nodeFor(claim, inst), nil
 		},
@@ -349,7 +352,7 @@ func (w *world) sync() {
 		w.t.Fatal(err)
 	}
 	for i := range list.Items {
-		seen, err := HideEphemeralTaints(&list.Items[i])
+		seen, err := HideEphemeralTaints(ownClass)(&list.Items[i])
 		if err != nil {
 			w.t.Fatal(err)
 		}

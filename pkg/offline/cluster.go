@@ -46,15 +46,16 @@ func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, err
 
 // newCluster builds a scheduler that never runs, on the objects of the set, the namespaces and the bound pods. Its goroutines end with
 // ctx.
-func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Namespace, bound []*corev1.Pod, profiles []schedulerapi.KubeSchedulerProfile) (*cluster, error) {
+func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Namespace, bound []*corev1.Pod, s *Settings) (*cluster, error) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://offline.invalid", Transport: nobody{}})
 	if err != nil {
 		return nil, fmt.Errorf("making a client that sends no requests: %w", err)
 	}
 	f := informers.NewSharedInformerFactory(client, 0)
 	nodes := manifest.All[*corev1.Node](set)
+	hide := lifecycle.HideEphemeralTaints(s.NodeClass.Label())
 	for i, n := range nodes {
-		hidden, err := lifecycle.HideEphemeralTaints(n)
+		hidden, err := hide(n)
 		if err != nil {
 			return nil, fmt.Errorf("Node %s: %w", n.Name, err)
 		}
@@ -85,6 +86,7 @@ func newCluster(ctx context.Context, set *manifest.Set, namespaces []*corev1.Nam
 	if err != nil {
 		return nil, fmt.Errorf("holding the objects: %w", err)
 	}
+	profiles := s.Profiles
 	if len(profiles) == 0 {
 		defaults, err := latest.Default()
 		if err != nil {

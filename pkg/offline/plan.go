@@ -83,7 +83,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 			shop.assumed = append(shop.assumed, fmt.Sprintf("Namespace %s: no labels but its name", name))
 		}
 	}
-	c, err := newCluster(ctx, set, namespaces, d.bound, s.Profiles)
+	c, err := newCluster(ctx, set, namespaces, d.bound, &s)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	pods := pending.New(pending.Config{Schedulers: d.schedulers()}, ledger, classes)
 	said := &words{}
 	controllers := launch.New(launch.Config{Plan: s.Plan, NamespaceSelector: s.NamespaceSelector}, launch.Parts{
-		Clock: clock.RealClock{}, Reservations: ledger, Cloud: shop, Claims: shop, World: world, Planner: timedPlanner{planner.New(), spent},
+		Clock: clock.RealClock{}, Reservations: ledger, Cloud: shop, NodeClass: s.NodeClass.Label(), Claims: shop, World: world, Planner: timedPlanner{planner.New(), spent},
 		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pods, Owners: pending.NewOwners(c.informers),
 		Daemons: daemons.List,
 	})

@@ -12,6 +12,7 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
@@ -51,7 +52,7 @@ func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
 	class := s.NodeClass.GroupKind()
 	out := &shop{catalog: s.Catalog, types: map[string]typesOf{}, objects: karpenter.StaticObjects{
 		NodeClass: s.NodeClass, Pools: own(manifest.All[*karpv1.NodePool](set), class), Classes: classesOf(set, class), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
-		Claims: claimsOf(set, class), Profiles: s.Pools,
+		Claims: claimsOf(set, &s.NodeClass), Profiles: s.Pools,
 	}}
 	templates := map[string]*legacy.AWSNodeTemplate{}
 	for _, t := range manifest.All[*legacy.AWSNodeTemplate](set) {
@@ -84,7 +85,8 @@ func classesOf(set *manifest.Set, class schema.GroupKind) []status.Object {
 }
 
 // claimsOf returns what exists already and counts against the limits of pools: NodeClaims, and nodes of pools without one.
-func claimsOf(set *manifest.Set, class schema.GroupKind) []*capacity.Claim {
+func claimsOf(set *manifest.Set, kind *cloudprovider.NodeClassKind) []*capacity.Claim {
+	class, label := kind.GroupKind(), kind.Label()
 	var out []*capacity.Claim
 	claimed := map[string]bool{}
 	for _, nc := range own(manifest.All[*karpv1.NodeClaim](set), class) {
@@ -95,7 +97,7 @@ func claimsOf(set *manifest.Set, class schema.GroupKind) []*capacity.Claim {
 		out = append(out, c)
 	}
 	for _, n := range manifest.All[*corev1.Node](set) {
-		if pool := n.Labels[karpv1.NodePoolLabelKey]; pool != "" && capacity.Managed(n) && !claimed[n.Name] {
+		if pool := n.Labels[karpv1.NodePoolLabelKey]; pool != "" && label.Managed(n) && !claimed[n.Name] {
 			out = append(out, &capacity.Claim{Name: n.Name, Pool: pool, NodeName: n.Name, Launched: true, Registered: true, Initialized: true,
 				Capacity: capacity.ResourcesOf(n.Status.Capacity)})
 		}
