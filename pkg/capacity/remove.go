@@ -20,7 +20,7 @@ type Removal struct {
 //
 //   - its group, unless the rest was verified without it;
 //   - its gang, if fewer pods of the gang would be left than it needs to run, and then the groups of its members;
-//   - planned nodes without any placement left.
+//   - planned nodes whose last placement it removes.
 //
 // The remaining placements keep their order.
 func (p *Plan) Remove(out map[int]Removal) {
@@ -34,18 +34,43 @@ func (p *Plan) Remove(out map[int]Removal) {
 	for p.removeGroups(gone) || p.removeGangs(gone) {
 	}
 	p.refuse(gone)
-	used := map[string]bool{}
+	empty := map[string]bool{}
 	kept := p.Placements[:0]
 	for i, pl := range p.Placements {
-		if gone[i] == nil {
+		if gone[i] != nil {
+			empty[pl.Node] = true
+		} else {
 			kept = append(kept, pl)
-			used[pl.Node] = true
 		}
+	}
+	for _, pl := range kept {
+		delete(empty, pl.Node)
 	}
 	p.Placements = kept
 	p.LowerBound = 0 // it counts what was removed
+	p.drop(func(id string) bool { return empty[id] })
+}
+
+// RemoveNodes removes planned nodes from the plan, by their ID, and their placements as Remove does. A node that never had a placement, as
+// those of a static pool, leaves the plan only if it is named.
+func (p *Plan) RemoveNodes(out map[string]Removal) {
+	gone := map[int]Removal{}
+	for i, pl := range p.Placements {
+		if r, ok := out[pl.Node]; ok {
+			gone[i] = r
+		}
+	}
+	p.Remove(gone)
+	p.drop(func(id string) bool {
+		_, named := out[id]
+		return named
+	})
+}
+
+// drop removes planned nodes, which have no placements any more.
+func (p *Plan) drop(gone func(id string) bool) {
 	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *PlannedNode) bool {
-		if used[n.ID] {
+		if !gone(n.ID) {
 			return false
 		}
 		p.CostPerHour -= n.Price

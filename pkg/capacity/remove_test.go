@@ -121,3 +121,35 @@ func TestRemove(t *testing.T) {
 		})
 	}
 }
+
+func TestRemoveNodes(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		out   []string
+		left  string
+		pods  int
+		costs float64
+	}{
+		{"none", nil, "1 2 3", 2, 3},
+		{"one with pods", []string{"1"}, "2 3", 1, 2},
+		{"one that never had any", []string{"3"}, "1 2", 2, 2},
+		{"all", []string{"1", "2", "3"}, "", 0, 0},
+	} {
+		plan := &Plan{CostPerHour: 3, Nodes: []*PlannedNode{{ID: "1", Price: 1}, {ID: "2", Price: 1}, {ID: "3", Price: 1}}}
+		for _, node := range []string{"1", "2"} {
+			plan.Placements = append(plan.Placements, Placement{Class: &Class{Key: "class"}, Pod: PodRef{Name: "on-" + node}, Node: node})
+		}
+		out := map[string]Removal{}
+		for _, id := range tc.out {
+			out[id] = Removal{Message: "no room"}
+		}
+		plan.RemoveNodes(out)
+		var left []string
+		for _, n := range plan.Nodes {
+			left = append(left, n.ID)
+		}
+		if got := strings.Join(left, " "); got != tc.left || len(plan.Placements) != tc.pods || plan.CostPerHour != tc.costs {
+			t.Errorf("%s: %d pods on nodes %q for $%v, want %d on %q for $%v", tc.name, len(plan.Placements), got, plan.CostPerHour, tc.pods, tc.left, tc.costs)
+		}
+	}
+}

@@ -18,7 +18,6 @@ import (
 
 // committer writes plans to the ledger and launches them.
 type committer struct {
-	claims       *claimCache
 	reservations *reservations.Ledger
 	events       provisioning.Recorder
 	slots        *slotWriter
@@ -69,8 +68,6 @@ func (co *committer) Book(ctx context.Context, v *provisioning.View, plan *capac
 			batches = append(batches, w)
 		}
 		w.claims = append(w.claims, c)
-		cp := *c
-		co.claims.remember(&cp)
 	}
 	planID := co.namer.randomName("p")
 	touched := map[string]bool{}

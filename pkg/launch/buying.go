@@ -1,7 +1,6 @@
 package launch
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -10,53 +9,89 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
-// podsOf returns a func that finds the plan's pods; nil: among the pending ones.
-func (b *purchases) podsOf(terms provisioning.Terms) func(types.UID) *corev1.Pod {
-	if terms.Pod != nil {
-		return terms.Pod
+// ask removes from a proposal the nodes that the spending guard doesn't let us buy.
+func (b *purchases) ask(p *provisioning.Proposal, out *provisioning.Outcome) {
+	if b.spending == nil || len(p.Plan.Nodes) == 0 {
+		return
 	}
-	return b.pending.Get
+	if p.For != capacity.ForPods {
+		b.allow(p, out)
+	}
+	remove(p.Plan, b.Preview(p), out)
 }
 
-// admit removes from a plan the nodes that the spending guard doesn't let us buy.
-func (b *purchases) admit(plan *capacity.Plan, terms provisioning.Terms) {
-	if out := b.Preview(plan, terms); len(out) > 0 {
-		without(plan, out)
+// allow asks about nodes for no pods what planning asks about the others: which offerings open breakers stop, and whether the purchase is a
+// probe that is due. Then one node is left.
+func (b *purchases) allow(p *provisioning.Proposal, out *provisioning.Outcome) {
+	first, workloads := p.Plan.Nodes[0], []guard.Workload{p.Workload}
+	node, held := b.spending.ForPool(first.Pool, first, p.Workload)
+	left := len(p.Plan.Nodes)
+	switch {
+	case held.None:
+		left = 0
+	case len(held.Probe) > 0:
+		left, p.Terms.Lifted, p.Terms.Probe = 1, held.Probe, held.Probe[0]
 	}
+	offers := b.spending.Check(left, b.claims.allClaims).Spare(first.Pool, node.Offers, workloads)
+	gone := map[string]capacity.Removal{}
+	for i, n := range p.Plan.Nodes {
+		n.Offers = offers
+		if i >= left {
+			gone[n.ID] = capacity.Removal{Message: held.Why}
+		}
+	}
+	remove(p.Plan, gone, out)
+	out.Why, out.Paused = held.Why, held.None
 }
 
-// Preview returns the nodes of a plan that the spending guard doesn't let us buy, and why.
-func (b *purchases) Preview(plan *capacity.Plan, terms provisioning.Terms) map[string]capacity.Removal {
-	if b.spending == nil || len(plan.Nodes) == 0 {
+// wantedOn returns what each new node is bought for: workloads, and pods that exist.
+func (b *purchases) wantedOn(p *provisioning.Proposal) (map[string][]guard.Workload, map[string]map[types.UID]guard.Workload) {
+	pod := p.Terms.Pod
+	if pod == nil {
+		pod = b.pending.Get
+	}
+	workloads, wanted := b.spending.WantedOn(p.Plan, pod)
+	if p.For != capacity.ForPods {
+		for _, n := range p.Plan.Nodes {
+			workloads[n.ID] = []guard.Workload{p.Workload}
+		}
+	}
+	return workloads, wanted
+}
+
+// Preview returns the nodes of a proposal that the spending guard doesn't let us buy, and why.
+func (b *purchases) Preview(p *provisioning.Proposal) map[string]capacity.Removal {
+	if b.spending == nil || len(p.Plan.Nodes) == 0 {
 		return nil
 	}
-	workloads, _ := b.spending.WantedOn(plan, b.podsOf(terms))
-	a := b.spending.Check(len(plan.Nodes), b.claims.allClaims)
+	workloads, _ := b.wantedOn(p)
+	a := b.spending.Check(len(p.Plan.Nodes), b.claims.allClaims)
 	gangs := map[string]string{} // by node
-	for _, pl := range plan.Placements {
+	for _, pl := range p.Plan.Placements {
 		if pl.Gang != nil {
 			gangs[pl.Node] = pl.Gang.Key
 		}
 	}
 	out := map[string]capacity.Removal{}
-	for _, n := range plan.Nodes {
-		n.Offers = a.Spare(n.Pool, n.Offers, workloads[n.ID])
-		if why, soon := a.Refuses(n.Pool, n.Offers, workloads[n.ID], terms.Lifted, terms.Urgent, gangs[n.ID]); why != "" {
+	for _, n := range p.Plan.Nodes {
+		if p.For == capacity.ForPods { // nodes for no pods stay alike
+			n.Offers = a.Spare(n.Pool, n.Offers, workloads[n.ID])
+		}
+		if why, soon := a.Refuses(n.Pool, n.Offers, workloads[n.ID], p.Terms.Lifted, p.Terms.Urgent, gangs[n.ID]); why != "" {
 			out[n.ID] = capacity.Removal{Message: why, Soon: soon}
 		}
 	}
 	return out
 }
 
-// purchase records the plan's nodes with the spending guard, and on each claim which workloads it is bought for and which breakers it
-// probes.
-func (b *purchases) purchase(plan *capacity.Plan, claims map[string]*capacity.Claim, terms provisioning.Terms) {
-	if b.spending == nil {
+// record tells the spending guard what is bought, and records on each claim which workloads it is bought for and which breakers it probes.
+func (b *purchases) record(p *provisioning.Proposal, claims map[string]*capacity.Claim) {
+	if b.spending == nil || len(p.Plan.Nodes) == 0 {
 		return
 	}
-	round := b.namer.randomName("r")
-	workloads, wanted := b.spending.WantedOn(plan, b.podsOf(terms))
-	for _, n := range plan.Nodes {
+	round, terms := b.namer.randomName("r"), p.Terms
+	workloads, wanted := b.wantedOn(p)
+	for _, n := range p.Plan.Nodes {
 		c := claims[n.ID]
 		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID], Moves: terms.Urgent}
 		for _, key := range terms.Lifted {

@@ -2,6 +2,9 @@ package launch
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -163,9 +167,10 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 	}
 	own := *c
 	own.Largest = n.Largest
-	n, why = s.purchases.buyOrder(&own, n)
-	if why != "" {
-		s.orders.refuseOrder(ctx, c, reasonPaused, why, false)
+	plan := &capacity.Plan{Nodes: []*capacity.PlannedNode{n}}
+	out := s.purchases.Reserve(&provisioning.Proposal{Plan: plan, Claims: map[string]*capacity.Claim{n.ID: &own}, For: capacity.ForOrder, Workload: orderedAs(c)})
+	if len(plan.Nodes) == 0 {
+		s.orders.refuseOrder(ctx, c, reasonPaused, out.Why, false)
 		return
 	}
 	if _, err := s.calls.limited(ctx, func() ([]capacity.Instance, error) { return nil, s.claims.Take(ctx, &own) }); err != nil {
@@ -185,6 +190,25 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 		w.attempt, w.first = c.LaunchBatch.Attempt, c.LaunchBatch.Attempt
 	}
 	s.batches.carry(ctx, w)
+}
+
+// orderedAs is what the spending guard counts a NodeClaim of a user by: its controller, or what it asks for. By its name whoever makes the
+// same again under another one would be a stranger each time.
+func orderedAs(c *capacity.Claim) guard.Workload {
+	if c.Order != nil && c.Order.Owner != "" {
+		return guard.Workload{Owner: c.Order.Owner}
+	}
+	text := fmt.Appendln(nil, c.Pool, c.NodeClass, c.Taints, c.StartupTaints)
+	for _, r := range slices.Sorted(maps.Keys(c.Requests)) {
+		text = fmt.Appendln(text, r, c.Requests[r])
+	}
+	if c.Order != nil {
+		for _, key := range slices.Sorted(maps.Keys(c.Order.Requirements)) {
+			text = fmt.Appendln(text, c.Order.Requirements[key])
+		}
+	}
+	sum := sha256.Sum256(text)
+	return guard.Workload{Owner: fmt.Sprintf("NodeClaims/%s-%x", c.NodeClass, sum[:4])}
 }
 
 // inFlight adds the claim's node to the ledger. No pods are planned for the node yet; from now on plans may place pods on it.
@@ -221,7 +245,7 @@ func (s *standalone) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason
 	if pool.Types, err = s.cloud.InstanceTypes(c.NodeClass); err != nil {
 		return nil, "NodeClassNotReady", "spec.nodeClassRef.name: " + err.Error(), true
 	}
-	if over := s.purchases.crowded(1); over != "" {
+	if room, over := s.purchases.headroom(); room == 0 {
 		return nil, incompatible, over, true
 	}
 	n, why, again = planner.Resolve(pool, c.Requests, nil, s.options)

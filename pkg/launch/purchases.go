@@ -1,17 +1,14 @@
 package launch
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"sync"
 
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
@@ -36,104 +33,74 @@ type purchases struct {
 	mu sync.Mutex
 }
 
-// Reserve makes the claims of a plan's nodes, by node ID, and counts them against the limits of their pools. It removes from the plan the
-// nodes that can't be bought: those that exceed the number of claims in flight, and those whose pool has less left of its limits than when
-// the plan was made, because others have used it or the limit was lowered.
-func (b *purchases) Reserve(plan *capacity.Plan, inFlight int, terms provisioning.Terms) map[string]*capacity.Claim {
+// Reserve makes the claims of a proposal's nodes, counts them against the limits of their pools, and records them with the spending guard.
+// It removes from the plan the nodes that can't be bought: those that the guard stops, those that exceed the number of claims in flight, and
+// those whose pool has less left of its limits than when the plan was made, because others have used it or the limit was lowered. What
+// remains has not been verified without them.
+func (b *purchases) Reserve(p *provisioning.Proposal) provisioning.Outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.admit(plan, terms)
-	if over := len(plan.Nodes) + inFlight - b.maxInFlight; b.maxInFlight > 0 && over > 0 {
-		why := fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", inFlight, b.maxInFlight)
-		out := map[string]capacity.Removal{}
-		for _, n := range plan.Nodes[max(0, len(plan.Nodes)-over):] {
-			out[n.ID] = capacity.Removal{Message: why}
+	plan, out := p.Plan, provisioning.Outcome{Claims: map[string]*capacity.Claim{}}
+	b.ask(p, &out)
+	if room, why := b.headroom(); len(plan.Nodes) > room {
+		over := map[string]capacity.Removal{}
+		for _, n := range plan.Nodes[room:] {
+			over[n.ID] = capacity.Removal{Message: why}
 		}
-		without(plan, out)
-		b.relief.Crowded()
+		remove(plan, over, &out)
+		if p.For == capacity.ForPods { // nothing else waits for the planner
+			b.relief.Crowded()
+		}
 	}
-	claims := map[string]*capacity.Claim{}
-	var all []*capacity.Claim
+	var made []*capacity.Claim
+	var nodes []*capacity.PlannedNode // of the claims that are made
 	for _, n := range plan.Nodes {
-		c := b.claimFor(n)
-		claims[n.ID] = c
-		all = append(all, c)
-	}
-	out := map[string]capacity.Removal{}
-	for i, err := range b.claims.Reserve(all...) {
-		if err != nil {
-			out[plan.Nodes[i].ID] = capacity.Removal{Message: err.Error()}
-			b.relief.Limited(plan.Nodes[i].Pool.Name)
+		c := p.Claims[n.ID]
+		if c == nil {
+			c = b.claimFor(n, p.For)
+			made, nodes = append(made, c), append(nodes, n)
 		}
+		out.Claims[n.ID] = c
 	}
-	if len(out) > 0 {
-		without(plan, out)
-		// Removing a node may have removed others whose claims are reserved already.
-		for id, c := range claims {
-			if !slices.ContainsFunc(plan.Nodes, func(n *capacity.PlannedNode) bool { return n.ID == id }) {
-				b.claims.Release(c.Name)
-				delete(claims, id)
+	over := map[string]capacity.Removal{}
+	for i, err := range b.claims.Reserve(made...) {
+		if err != nil {
+			over[nodes[i].ID] = capacity.Removal{Message: err.Error()}
+			if p.For == capacity.ForPods {
+				b.relief.Limited(nodes[i].Pool.Name)
 			}
 		}
 	}
-	b.purchase(plan, claims, terms)
-	return claims
+	remove(plan, over, &out)
+	b.record(p, out.Claims)
+	left := map[string]bool{}
+	for _, n := range plan.Nodes {
+		left[n.ID] = true
+	}
+	for i, n := range nodes {
+		if !left[n.ID] { // a node that is removed may take others with it whose claims are reserved already
+			b.claims.Release(made[i].Name)
+			delete(out.Claims, n.ID)
+			continue
+		}
+		cp := *made[i]
+		b.claims.remember(&cp)
+	}
+	return out
 }
 
-// without removes nodes from a plan and refuses their pods, for now, with the reason given by node. What remains has not been verified
-// without them.
-func without(plan *capacity.Plan, out map[string]capacity.Removal) {
-	gone := map[int]capacity.Removal{}
-	for i, pl := range plan.Placements {
-		if r, ok := out[pl.Node]; ok {
-			gone[i] = r
+// remove removes nodes from a plan and refuses their pods, for now, with the reason given by node.
+func remove(plan *capacity.Plan, gone map[string]capacity.Removal, out *provisioning.Outcome) {
+	for _, n := range plan.Nodes {
+		if r, ok := gone[n.ID]; ok {
+			out.Why = r.Message
 		}
 	}
-	plan.Remove(gone)
-}
-
-// buyOrder records a standalone NodeClaim with the spending guard, and returns it with the offerings that the guard leaves, or the reason
-// why it must not be launched.
-func (b *purchases) buyOrder(c *capacity.Claim, n *capacity.PlannedNode) (*capacity.PlannedNode, string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	workload := orderedAs(c)
-	n, held := b.spending.ForPool(n.Pool, n, workload)
-	if held.None {
-		return n, held.Why
-	}
-	check := b.spending.Check(1, b.claims.allClaims)
-	own := *n
-	own.Offers = check.Spare(n.Pool, n.Offers, []guard.Workload{workload})
-	n = &own
-	if why, _ := check.Refuses(n.Pool, n.Offers, []guard.Workload{workload}, held.Probe, false, ""); why != "" {
-		return n, why
-	}
-	b.spending.BuyFor(c, n.Offers, b.namer.randomName("r"), workload, held.Probe)
-	return n, ""
-}
-
-// orderedAs is what the spending guard counts a NodeClaim of a user by: its controller, or what it asks for. By its name whoever makes the
-// same again under another one would be a stranger each time.
-func orderedAs(c *capacity.Claim) guard.Workload {
-	if c.Order != nil && c.Order.Owner != "" {
-		return guard.Workload{Owner: c.Order.Owner}
-	}
-	text := fmt.Appendln(nil, c.Pool, c.NodeClass, c.Taints, c.StartupTaints)
-	for _, r := range slices.Sorted(maps.Keys(c.Requests)) {
-		text = fmt.Appendln(text, r, c.Requests[r])
-	}
-	if c.Order != nil {
-		for _, key := range slices.Sorted(maps.Keys(c.Order.Requirements)) {
-			text = fmt.Appendln(text, c.Order.Requirements[key])
-		}
-	}
-	sum := sha256.Sum256(text)
-	return guard.Workload{Owner: fmt.Sprintf("NodeClaims/%s-%x", c.NodeClass, sum[:4])}
+	plan.RemoveNodes(gone)
 }
 
 // claimFor returns the claim of a planned node. Its slots are filled in when the claim is written.
-func (b *purchases) claimFor(n *capacity.PlannedNode) *capacity.Claim {
+func (b *purchases) claimFor(n *capacity.PlannedNode, purpose capacity.Purpose) *capacity.Claim {
 	offers := make([]capacity.OfferKey, 0, len(n.Offers))
 	for _, o := range n.Offers {
 		offers = append(offers, o.Key())
@@ -143,82 +110,22 @@ func (b *purchases) claimFor(n *capacity.PlannedNode) *capacity.Claim {
 		Labels: maps.Clone(n.Labels), Annotations: annotations(n), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
 		Requests: n.Requests, Largest: n.Largest,
 		// Without a token: the batch says what may be launched, not yet which call launches it.
-		LaunchBatch: &capacity.LaunchBatch{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers},
+		LaunchBatch: &capacity.LaunchBatch{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers, For: purpose},
 	}
 }
 
-// crowded returns why n more claims can't be launched now, because too many are in flight, or "".
-func (b *purchases) crowded(n int) string {
+// headroom returns how many more claims may be in flight, and why there may be no more than that.
+func (b *purchases) headroom() (n int, why string) {
 	if b.maxInFlight <= 0 {
-		return ""
+		return math.MaxInt32, ""
 	}
-	flying := b.flying()
-	if flying+n <= b.maxInFlight {
-		return ""
-	}
-	return fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", flying, b.maxInFlight)
-}
-
-// headroom returns how many more claims may be in flight.
-func (b *purchases) headroom() int {
-	if b.maxInFlight <= 0 {
-		return math.MaxInt32
-	}
-	return max(0, b.maxInFlight-b.flying())
-}
-
-// flying returns how many claims are in flight.
-func (b *purchases) flying() int {
 	var flights []ledger.InFlight
 	b.reservations.Read(func(l ledger.Reader) { flights = l.InFlight() })
-	n := 0
+	flying := 0
 	for _, f := range flights {
 		if f.Claim != "" && !f.Initialized {
-			n++
+			flying++
 		}
 	}
-	return n
-}
-
-// buyStatic records up to n nodes of a static pool with the spending guard and the pool's limits. It returns the node with the offerings
-// that the guard leaves (nil: none may be launched at all), the claims, and why there are fewer than n.
-func (b *purchases) buyStatic(p *capacity.Pool, node *capacity.PlannedNode, n int) (*capacity.PlannedNode, []*capacity.Claim, string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	workload := guard.Workload{Owner: "NodePool/" + p.Name}
-	node, held := b.spending.ForPool(p, node, workload)
-	if held.None {
-		return nil, nil, held.Why
-	}
-	if held.Probe != nil {
-		n = 1
-	}
-	round := b.namer.randomName("r")
-	check := b.spending.Check(n, b.claims.allClaims)
-	own := *node
-	own.Offers = check.Spare(p, node.Offers, []guard.Workload{workload})
-	node = &own
-	var claims, granted []*capacity.Claim
-	short := held.Why
-	for range n {
-		if why, _ := check.Refuses(p, node.Offers, []guard.Workload{workload}, held.Probe, false, ""); why != "" {
-			short = why
-			break
-		}
-		c := b.claimFor(node)
-		c.LaunchBatch.For = capacity.ForPool
-		claims = append(claims, c)
-	}
-	for i, err := range b.claims.Reserve(claims...) {
-		if err != nil {
-			short = err.Error()
-			continue
-		}
-		c := claims[i]
-		b.spending.BuyFor(c, node.Offers, round, workload, held.Probe)
-		granted = append(granted, c)
-		cp := *c
-		b.claims.remember(&cp)
-	}
-	return node, granted, short
+	return max(0, b.maxInFlight-flying), fmt.Sprintf("%d nodes are being launched already, the limit is %d (maxClaimsInFlight)", flying, b.maxInFlight)
 }

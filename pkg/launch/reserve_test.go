@@ -1,12 +1,15 @@
 package launch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
@@ -67,7 +70,12 @@ func TestReserve(t *testing.T) {
 			w.limits = tc.limits
 			w.build()
 			p := plan()
-			claims := w.parts.purchases.Reserve(p, tc.inFlight, provisioning.Terms{})
+			w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+				for i := range tc.inFlight {
+					l.AddNode(fmt.Sprint("in-flight-", i), &capacity.Node{}, nil, true, now)
+				}
+			})
+			claims := w.parts.purchases.Reserve(&provisioning.Proposal{Plan: p}).Claims
 			var nodes, placed, refused []string
 			for _, n := range p.Nodes {
 				nodes = append(nodes, n.ID)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
@@ -190,16 +191,28 @@ func (s *staticPools) grow(ctx context.Context, p *capacity.Pool, n int64) {
 		s.state.shortage(p.Name, why)
 		return
 	}
-	if over := s.purchases.crowded(1); over != "" {
+	room, over := s.purchases.headroom()
+	if room == 0 {
 		s.state.shortage(p.Name, over)
 		return
 	}
-	node, claims, short := s.purchases.buyStatic(p, node, min(int(n), s.purchases.headroom()))
-	if s.state.shortage(p.Name, short); short != "" && node != nil {
+	plan := &capacity.Plan{}
+	for i := range min(int(n), room) {
+		own := *node
+		own.ID = fmt.Sprint("new-", i)
+		plan.Nodes = append(plan.Nodes, &own)
+	}
+	out := s.purchases.Reserve(&provisioning.Proposal{Plan: plan, For: capacity.ForPool, Workload: guard.Workload{Owner: "NodePool/" + p.Name}})
+	if s.state.shortage(p.Name, out.Why); out.Why != "" && !out.Paused {
 		s.state.waitFor(p.Name, limitPause)
 	}
-	if len(claims) == 0 {
+	if len(plan.Nodes) == 0 {
 		return
+	}
+	node = plan.Nodes[0]
+	var claims []*capacity.Claim
+	for _, n := range plan.Nodes {
+		claims = append(claims, out.Claims[n.ID])
 	}
 	klog.FromContext(ctx).V(2).Info("Launching nodes of a static pool", "pool", p.Name, "nodes", len(claims), "instanceType", node.Offers[0].Type.Name)
 	for some := range slices.Chunk(claims, maxBatch) {

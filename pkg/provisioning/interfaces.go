@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
@@ -39,21 +38,12 @@ type Recorder interface {
 	Pod(ref capacity.PodRef, eventType, reason, note string)
 }
 
-// Terms say under which conditions nodes are bought.
-type Terms struct {
-	Lifted []guard.Key                 // breakers that don't stop this purchase
-	Probe  guard.Key                   // the one of them that the purchase probes
-	Urgent bool                        // the nodes that it replaces are about to be lost
-	Pod    func(types.UID) *corev1.Pod // finds the plan's pods; nil: among the pending ones
-}
-
 // Purchases asks the spending guard and the limits before a plan is launched.
 type Purchases interface {
-	// Preview returns the nodes of a plan that the spending guard doesn't let us buy, and why. It records nothing.
-	Preview(plan *capacity.Plan, terms Terms) map[string]capacity.Removal
-	// Reserve removes from the plan what can't be bought, and returns the claims of the other nodes by node ID. inFlight is the number of
-	// claims that aren't initialized yet.
-	Reserve(plan *capacity.Plan, inFlight int, terms Terms) map[string]*capacity.Claim
+	// Preview returns the nodes of a proposal that the spending guard doesn't let us buy, and why. It records nothing.
+	Preview(p *Proposal) map[string]capacity.Removal
+	// Reserve removes from the proposal's plan what can't be bought, and makes the claims of the other nodes.
+	Reserve(p *Proposal) Outcome
 }
 
 // Requester is what a claim's instance is requested for. Its methods return at once.

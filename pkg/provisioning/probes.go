@@ -80,7 +80,7 @@ func (p *Probes) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	for _, pl := range plan.Placements {
 		p.reservations.Join(pl.Pod, pl.Class) // only pods that wait for a plan get reservations
 	}
-	claims := p.purchases.Reserve(plan, len(v.InFlight), Terms{Lifted: due, Probe: key})
+	claims := p.purchases.Reserve(&Proposal{Plan: plan, Terms: Terms{Lifted: due, Probe: key}}).Claims
 	if len(plan.Nodes) == 0 {
 		p.spending.Fruitless(key)
 		for _, r := range plan.Refused {

@@ -71,7 +71,7 @@ func (re *Relocation) Relocate(ctx context.Context) {
 		re.moves.tellMoves(leaving, func(types.UID) string { return err.Error() })
 		return
 	}
-	claims := re.purchases.Reserve(plan, len(v.InFlight), Terms{Urgent: true, Pod: func(uid types.UID) *corev1.Pod { return pods[uid] }})
+	claims := re.purchases.Reserve(&Proposal{Plan: plan, Terms: Terms{Urgent: true, Pod: func(uid types.UID) *corev1.Pod { return pods[uid] }}}).Claims
 	refused := map[types.UID]string{}
 	for _, r := range plan.Refused {
 		for _, ref := range r.Pods {

@@ -79,7 +79,7 @@ func (r *Rounds) Round(ctx context.Context) {
 	if v, plan = r.affordable(ctx, v, plan, waiting, gangs); ctx.Err() != nil {
 		return
 	}
-	claims := r.purchases.Reserve(plan, len(v.InFlight), Terms{})
+	claims := r.purchases.Reserve(&Proposal{Plan: plan}).Claims
 	r.gangs.paused(plan, gangs)
 	r.claims.ArchitecturesOpen(capacity.OpenArchitectures(plan))
 	launch := r.committer.Book(ctx, v, plan, claims, (*ledger.Ledger).Commit)
@@ -106,7 +106,7 @@ func (r *Rounds) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, e
 // affordable returns the plan, or a new plan for fewer pods if the spending guard would remove nodes that hold members of a bind group.
 // Removing such nodes would remove the group's other members too, again in each round, and nothing would ever be bought for any of them.
 func (r *Rounds) affordable(ctx context.Context, v *View, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[pending.Group]*Gang) (*View, *capacity.Plan) {
-	out := r.purchases.Preview(plan, Terms{})
+	out := r.purchases.Preview(&Proposal{Plan: plan})
 	why := map[types.UID]capacity.Removal{}
 	grouped := false
 	for _, pl := range plan.Placements {

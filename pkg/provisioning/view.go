@@ -38,8 +38,7 @@ type viewer struct {
 // View is a Scene with what writing its plan to the ledger needs besides.
 type View struct {
 	Scene
-	live     bool     // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
-	InFlight []string // claims that aren't initialized
+	live bool // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
 	// ClaimOf is the claim of each managed node, by node name.
 	ClaimOf map[string]string
 	// Status of existing nodes, for the ledger.
@@ -92,9 +91,6 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*View, er
 	})
 	for i := range flights {
 		f := &flights[i]
-		if f.Claim != "" && !f.Initialized {
-			v.InFlight = append(v.InFlight, f.Claim)
-		}
 		if _, there := v.Status[f.Name]; there || f.Cached || f.Template == nil {
 			continue
 		}

@@ -17,7 +17,7 @@ func TestNewImageOfAStaticPool(t *testing.T) {
 	offers := []capacity.NodeOffer{{Type: &capacity.InstanceType{Name: "m", Image: "ami-new"}, Offer: capacity.Offer{Zone: "a", Available: true}}}
 	w := guard.Workload{Owner: "NodePool/pool"}
 	bought := 0
-	for round := range 5 { // as Launcher.grow does
+	for round := range 5 { // as for a static pool
 		node, held := p.ForPool(pool, &capacity.PlannedNode{Pool: pool, Offers: offers}, w)
 		adm := p.spent(10-bought, &Cost{})
 		for range 10 - bought {
@@ -25,7 +25,8 @@ func TestNewImageOfAStaticPool(t *testing.T) {
 				break
 			}
 			name := fmt.Sprint("m", bought)
-			p.BuyFor(&capacity.Claim{Name: name, Pool: "pool", NodeClass: "class"}, node.Offers, fmt.Sprint("r", round), w, held.Probe)
+			p.Buy(&capacity.Claim{Name: name, Pool: "pool", NodeClass: "class",
+				Purchase: &guard.Purchase{Round: fmt.Sprint("r", round), Workloads: []guard.Workload{w}, Probes: held.Probe}}, node.Offers, nil)
 			p.Named(name, "node-"+name)
 			p.NodeReady("node-" + name) // but no device plugin registers
 			bought++

@@ -132,7 +132,7 @@ func (g *Guard) Restore(ctx context.Context, claims []*capacity.Claim) error {
 	return nil
 }
 
-// Buy records an instance that is about to be bought for pods, and on the claim when it was bought.
+// Buy records an instance that is about to be bought, and on the claim when it was bought. wanted holds the pods that it is bought for.
 func (g *Guard) Buy(c *capacity.Claim, offers []capacity.NodeOffer, wanted map[types.UID]guard.Workload) {
 	if g == nil {
 		return
@@ -146,15 +146,6 @@ func (g *Guard) Buy(c *capacity.Claim, offers []capacity.NodeOffer, wanted map[t
 	b.price = dearestOf(offers)
 	g.state.instances.want(b, wanted)
 	g.budgets.launched(b.at, now)
-}
-
-// BuyFor records an instance that is bought for no pod.
-func (g *Guard) BuyFor(c *capacity.Claim, offers []capacity.NodeOffer, round string, w guard.Workload, probe []guard.Key) {
-	if g == nil {
-		return
-	}
-	c.Purchase = &guard.Purchase{Round: round, Workloads: []guard.Workload{w}, Probes: probe}
-	g.Buy(c, offers, nil)
 }
 
 // boughtAt returns when a claim's instance was bought.
