@@ -16,8 +16,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// committer writes plans to the ledger and launches them.
+// committer carries proposals out. Safe for concurrent use.
 type committer struct {
+	purchases    *purchases
 	reservations *reservations.Ledger
 	events       provisioning.Recorder
 	slots        *slotWriter
@@ -51,76 +52,100 @@ func (w *batch) needs(c *capacity.Claim) bool {
 	return yes
 }
 
-// Book gives each planned node the name of its claim and writes the placements to the ledger by commit. claims holds the claims of the plan's
-// nodes by node ID. The func that it returns launches them in the background.
-func (co *committer) Book(ctx context.Context, v *provisioning.View, plan *capacity.Plan, claims map[string]*capacity.Claim, commit func(*ledger.Ledger, string, []capacity.Placement, time.Time)) (launch func()) {
-	names := map[string]string{}
-	var batches []*batch
-	open := map[string]*batch{}
-	for _, n := range plan.Nodes {
-		c := claims[n.ID]
-		names[n.ID] = c.Name
-		key := batchKey(n)
-		w := open[key]
-		if w == nil || len(w.claims) == maxBatch {
-			w = &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, requester: ledgerRequester{co.reservations}}
-			open[key] = w
-			batches = append(batches, w)
-		}
-		w.claims = append(w.claims, c)
-	}
-	planID := co.namer.randomName("p")
-	touched := map[string]bool{}
+// Commit carries a proposal out.
+//
+//  1. Under the purchase lock: ask the spending guard and the limits, make the claims, and write the plan to the ledger in one step.
+//     What can't be bought leaves the plan.
+//  2. Tell the pods, and record new reservations on claims in flight.
+//  3. Launch the nodes in the background, those that are alike together.
+func (co *committer) Commit(ctx context.Context, p *provisioning.Proposal) provisioning.Outcome {
+	var placed []capacity.Placement
 	var promised map[string][]capacity.Slot
-	co.reservations.Step(func(l *ledger.Ledger, now time.Time) {
-		for _, n := range plan.Nodes {
-			l.AddNode(names[n.ID], template(n), provisioning.DaemonRequests(n.Daemons), false, now)
-		}
-		placements := slices.Clone(plan.Placements)
-		for i := range placements {
-			pl := &placements[i]
-			if name, ok := names[pl.Node]; ok {
-				pl.Node = name
-			} else if st, ok := v.Status[pl.Node]; ok {
-				l.Existing(pl.Node, st)
-				if claim := v.ClaimOf[pl.Node]; claim != "" && !st.Initialized {
-					touched[claim] = true
-				}
-			} else {
-				touched[pl.Node] = true // a claim in flight
-			}
-		}
-		commit(l, planID, placements, now)
-		// Read the reservations now: one on an existing node may be fulfilled, and so be gone, in a moment.
-		promised = l.AllSlots(slices.Collect(maps.Keys(touched)))
-	})
-	for _, pl := range plan.Placements {
+	out := co.purchases.buy(p, func(claims map[string]*capacity.Claim) { placed, promised = co.book(p, claims) })
+	launched := map[string]*capacity.PlannedNode{} // by claim
+	for _, n := range p.Plan.Nodes {
+		launched[out.Claims[n.ID].Name] = n
+	}
+	for _, pl := range placed {
 		if pl.Owner == "" {
-			co.events.Pod(pl.Pod, corev1.EventTypeNormal, "Nominated", nominated(plan, pl, names))
+			co.events.Pod(pl.Pod, corev1.EventTypeNormal, "Nominated", nominated(pl.Node, launched[pl.Node]))
 		}
 	}
 	for claim, slots := range promised {
 		co.slots.recordSlots(ctx, claim, slots)
 	}
-	return func() {
-		for _, w := range batches {
-			co.calls.wg.Go(func() { co.batches.launch(ctx, w) })
-		}
+	for _, w := range co.batchesOf(p, out.Claims) {
+		co.calls.wg.Go(func() { co.batches.launch(ctx, w) })
 	}
+	return out
 }
 
-func nominated(plan *capacity.Plan, pl capacity.Placement, names map[string]string) string {
-	for _, n := range plan.Nodes {
-		if n.ID == pl.Node {
-			text := fmt.Sprintf("Planned on new node %s of pool %s: %s in %s, %s, $%.4f/h", names[n.ID], n.Pool.Name,
-				n.Offers[0].Type.Name, n.Offers[0].Offer.Zone, n.CapacityType, n.Price)
-			if more := len(n.Offers) - 1; more > 0 {
-				text += fmt.Sprintf(", or another offering (%d)", more)
-			}
-			return text
+// book writes a plan to the ledger. It returns the placements, which name new nodes by claim, and the reservations on claims in flight.
+func (co *committer) book(p *provisioning.Proposal, claims map[string]*capacity.Claim) (placed []capacity.Placement, promised map[string][]capacity.Slot) {
+	planID := co.namer.randomName("p")
+	placed = slices.Clone(p.Plan.Placements)
+	touched := map[string]bool{}
+	co.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+		for _, n := range p.Plan.Nodes {
+			// A claim that was not made for pods stays when none needs it.
+			l.AddNode(claims[n.ID].Name, template(n), provisioning.DaemonRequests(n.Daemons), p.For != capacity.ForPods, now)
 		}
+		for i := range placed {
+			pl := &placed[i]
+			if c, ok := claims[pl.Node]; ok {
+				pl.Node = c.Name
+			} else if there, ok := p.Existing[pl.Node]; ok {
+				l.Existing(pl.Node, there.Status)
+				if there.Claim != "" && !there.Status.Initialized {
+					touched[there.Claim] = true
+				}
+			} else {
+				touched[pl.Node] = true // a claim in flight
+			}
+		}
+		if p.Place != nil {
+			p.Place(l, planID, placed, now)
+		}
+		// Read the reservations now: one on an existing node may be fulfilled, and so be gone, in a moment.
+		promised = l.AllSlots(slices.Collect(maps.Keys(touched)))
+	})
+	return placed, promised
+}
+
+// batchesOf divides a plan's nodes into launch batches.
+func (co *committer) batchesOf(p *provisioning.Proposal, claims map[string]*capacity.Claim) (batches []*batch) {
+	by := p.Requester
+	if by == nil {
+		by = ledgerRequester{co.reservations}
 	}
-	return fmt.Sprintf("Planned on %s, which has free capacity", pl.Node)
+	open := map[string]*batch{}
+	for _, n := range p.Plan.Nodes {
+		key, c := batchKey(n), claims[n.ID]
+		w := open[key]
+		if w == nil || len(w.claims) == maxBatch {
+			w = &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, purpose: p.For, requester: by}
+			if c.LaunchBatch != nil {
+				w.attempt, w.first = c.LaunchBatch.Attempt, c.LaunchBatch.Attempt
+			}
+			open[key] = w
+			batches = append(batches, w)
+		}
+		w.claims = append(w.claims, c)
+	}
+	return batches
+}
+
+// nominated returns the text of an event about a pod that is placed on a node; n is the planned node with that claim, if it is new.
+func nominated(node string, n *capacity.PlannedNode) string {
+	if n == nil {
+		return fmt.Sprintf("Planned on %s, which has free capacity", node)
+	}
+	text := fmt.Sprintf("Planned on new node %s of pool %s: %s in %s, %s, $%.4f/h", node, n.Pool.Name,
+		n.Offers[0].Type.Name, n.Offers[0].Offer.Zone, n.CapacityType, n.Price)
+	if more := len(n.Offers) - 1; more > 0 {
+		text += fmt.Sprintf(", or another offering (%d)", more)
+	}
+	return text
 }
 
 // Karpenter's annotations of a claim: an overlay has changed the price of some of its offerings or the capacity of some of its instance

@@ -95,13 +95,22 @@ func (b *batchLauncher) carry(ctx context.Context, w *batch) {
 	}
 }
 
-// write creates the claims on the API server. Claims that can't be written are not launched.
+// write creates the claims on the API server, and takes those that users have written: they get our finalizer, and what they count for is
+// recorded. Claims that can't be written are not launched.
 func (b *batchLauncher) write(ctx context.Context, w *batch) {
 	made := make([]*capacity.Claim, len(w.claims))
 	var slots map[string][]capacity.Slot
 	b.reservations.Read(func(l ledger.Reader) { slots = l.AllSlots(namesOf(w.claims)) })
 	b.calls.each(ctx, len(w.claims), func(i int) {
 		c := w.claims[i]
+		if c.Order != nil {
+			if err := b.claims.Take(ctx, c); err != nil {
+				b.cleanup.fail(ctx, w.requester, []*capacity.Claim{c}, "ClaimNotWritten", err.Error(), false)
+				return
+			}
+			made[i] = c
+			return
+		}
 		c.Slots = slots[c.Name]
 		got, err := b.claims.Create(ctx, c)
 		if err != nil {

@@ -172,7 +172,7 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 		reservations: p.Reservations, spending: p.Spending, tracker: c.Nodes, events: c.Claims, cleanup: c.cleanup, calls: c.calls}
 	c.batches = &batchLauncher{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, namer: c.namer, delays: c.delays,
 		cleanup: c.cleanup, finisher: c.finisher, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls}
-	c.committer = &committer{reservations: p.Reservations, events: p.Events, slots: c.slots, namer: c.namer, batches: c.batches, calls: c.calls}
+	c.committer = &committer{purchases: c.purchases, reservations: p.Reservations, events: p.Events, slots: c.slots, namer: c.namer, batches: c.batches, calls: c.calls}
 	c.restorer = &restorer{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, pending: p.Pending, tracker: c.Nodes}
 	by := requesters{capacity.ForPods: ledgerRequester{p.Reservations}, capacity.ForOrder: c.orders, capacity.ForPool: c.statics}
 	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, requesters: by, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
@@ -182,10 +182,10 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 	}
 	c.recovery = &recovery{claims: c.claims, reservations: p.Reservations, restorer: c.restorer, resumption: c.resumption, spending: p.Spending,
 		daemonCapacity: c.demand.Daemons, orders: c.orders, requesters: by, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
-	c.standalone = &standalone{orders: c.orders, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, purchases: c.purchases, batches: c.batches,
+	c.standalone = &standalone{orders: c.orders, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, purchases: c.purchases, committer: c.committer,
 		finisher: c.finisher, cleanup: c.cleanup, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
 	c.staticPools = &staticPools{state: c.statics, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, snapshot: c.snapshot, judge: p.Judge,
-		purchases: c.purchases, batches: c.batches, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
+		purchases: c.purchases, committer: c.committer, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
 }
 
 // Restored is closed when the ledger has the reservations that an earlier leader made, or when there are none to restore. A pod whose

@@ -39,7 +39,7 @@ type standalone struct {
 	cloud     Cloud
 	daemons   func() []*capacity.DaemonSet
 	purchases *purchases
-	batches   *batchLauncher
+	committer *committer
 	finisher  *finisher
 	cleanup   *cleanup
 	ownership *Ownership
@@ -135,8 +135,7 @@ func (b *orderBook) begin(c *capacity.Claim) bool {
 //  3. Delete a claim that another provisioner made for pods: they are planned for anew.
 //  4. Delete a claim whose node class doesn't exist, or is not ready as another controller reports.
 //  5. Find the offerings that it can be launched as.
-//  6. Take it: add the finalizer, record what it counts for.
-//  7. Launch it as a launch batch of its own, under the rules of any other.
+//  6. Propose it: it is launched as a launch batch of its own, under the rules of any other.
 func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 	if why := c.Order.Invalid; why != "" {
 		s.orders.refuseOrder(ctx, c, "Invalid", why, false)
@@ -147,7 +146,9 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 		return
 	} else if inst, ok := s.bears(c.Name, found); ok {
 		klog.FromContext(ctx).V(2).Info("Adopting the instance that is tagged with the name of a claim which Dovetail did not launch", "nodeClaim", c.Name, "instance", inst.ID)
-		s.batches.inFlight(c, &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Requests, Free: c.Requests.Clone()}, nil)
+		s.committer.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+			l.AddNode(c.Name, &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Requests, Free: c.Requests.Clone()}, nil, true, now)
+		})
 		s.finisher.finish(ctx, s.orders, c, inst, c.Labels)
 		return
 	}
@@ -167,29 +168,17 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 	}
 	own := *c
 	own.Largest = n.Largest
-	plan := &capacity.Plan{Nodes: []*capacity.PlannedNode{n}}
-	out := s.purchases.Reserve(&provisioning.Proposal{Plan: plan, Claims: map[string]*capacity.Claim{n.ID: &own}, For: capacity.ForOrder, Workload: orderedAs(c)})
-	if len(plan.Nodes) == 0 {
-		s.orders.refuseOrder(ctx, c, reasonPaused, out.Why, false)
-		return
-	}
-	if _, err := s.calls.limited(ctx, func() ([]capacity.Instance, error) { return nil, s.claims.Take(ctx, &own) }); err != nil {
-		s.orders.refuseOrder(ctx, c, "ClaimNotWritten", err.Error(), true)
-		return
-	}
-	var daemons []*capacity.DaemonSet
 	for _, d := range s.daemons() {
 		if d.RunsOn(n.Labels, n.Pool.Taints) {
-			daemons = append(daemons, d)
+			n.Daemons = append(n.Daemons, d)
 		}
 	}
-	s.batches.inFlight(&own, template(n), provisioning.DaemonRequests(daemons))
-	w := &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, claims: []*capacity.Claim{&own}, purpose: capacity.ForOrder,
-		requester: s.orders}
-	if c.LaunchBatch != nil {
-		w.attempt, w.first = c.LaunchBatch.Attempt, c.LaunchBatch.Attempt
+	plan := &capacity.Plan{Nodes: []*capacity.PlannedNode{n}}
+	out := s.committer.Commit(ctx, &provisioning.Proposal{Plan: plan, Claims: map[string]*capacity.Claim{n.ID: &own}, For: capacity.ForOrder,
+		Requester: s.orders, Workload: orderedAs(c)})
+	if len(plan.Nodes) == 0 {
+		s.orders.refuseOrder(ctx, c, reasonPaused, out.Why, false)
 	}
-	s.batches.carry(ctx, w)
 }
 
 // orderedAs is what the spending guard counts a NodeClaim of a user by: its controller, or what it asks for. By its name whoever makes the
@@ -209,11 +198,6 @@ func orderedAs(c *capacity.Claim) guard.Workload {
 	}
 	sum := sha256.Sum256(text)
 	return guard.Workload{Owner: fmt.Sprintf("NodeClaims/%s-%x", c.NodeClass, sum[:4])}
-}
-
-// inFlight adds the claim's node to the ledger. No pods are planned for the node yet; from now on plans may place pods on it.
-func (b *batchLauncher) inFlight(c *capacity.Claim, n *capacity.Node, daemons map[string]capacity.Resources) {
-	b.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.AddNode(c.Name, n, daemons, true, now) })
 }
 
 // withoutClass refuses a standalone NodeClaim whose node class can't be used, and deletes it where Karpenter does. The class may have been

@@ -28,18 +28,28 @@ type purchases struct {
 	relief       *provisioning.Relief
 	maxInFlight  int // caps the claims that are not initialized yet; 0: any number
 
-	// mu is held from asking the spending guard until it has recorded what is bought, so that no two goroutines buy the same probe or
-	// the same rest of a budget. It is taken before all other locks; no slow call is made under it.
+	// mu is held from asking the spending guard until it has recorded what is bought and the ledger has it, so that no two goroutines buy
+	// the same probe or the same rest of a budget. It is taken before all other locks; no slow call is made under it.
 	mu sync.Mutex
 }
 
-// Reserve makes the claims of a proposal's nodes, counts them against the limits of their pools, and records them with the spending guard.
+// buy reserves what a proposal asks for, and has it written to the ledger before anything else is bought: the ledger counts claims in
+// flight. Of a probe nothing is written without its node, so that its pods stay queued.
+func (b *purchases) buy(p *provisioning.Proposal, book func(claims map[string]*capacity.Claim)) provisioning.Outcome {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.reserve(p)
+	if len(p.Plan.Nodes) > 0 || len(p.Terms.Lifted) == 0 {
+		book(out.Claims)
+	}
+	return out
+}
+
+// reserve makes the claims of a proposal's nodes, counts them against the limits of their pools, and records them with the spending guard.
 // It removes from the plan the nodes that can't be bought: those that the guard stops, those that exceed the number of claims in flight, and
 // those whose pool has less left of its limits than when the plan was made, because others have used it or the limit was lowered. What
 // remains has not been verified without them.
-func (b *purchases) Reserve(p *provisioning.Proposal) provisioning.Outcome {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (b *purchases) reserve(p *provisioning.Proposal) provisioning.Outcome {
 	plan, out := p.Plan, provisioning.Outcome{Claims: map[string]*capacity.Claim{}}
 	b.ask(p, &out)
 	if room, why := b.headroom(); len(plan.Nodes) > room {

@@ -194,8 +194,8 @@ func TestProbeIsBoughtOnce(t *testing.T) {
 	}
 	a, b := plan(), plan()
 	how := provisioning.Terms{Lifted: w.spending.Due()}
-	w.parts.purchases.Reserve(&provisioning.Proposal{Plan: a, Terms: how})
-	w.parts.purchases.Reserve(&provisioning.Proposal{Plan: b, Terms: how})
+	w.parts.purchases.reserve(&provisioning.Proposal{Plan: a, Terms: how})
+	w.parts.purchases.reserve(&provisioning.Proposal{Plan: b, Terms: how})
 	if len(a.Nodes) != 1 || len(b.Nodes) != 0 || len(b.Refused) != 1 {
 		t.Errorf("%d and %d nodes bought", len(a.Nodes), len(b.Nodes))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +37,7 @@ type staticPools struct {
 	snapshot  *snapshot
 	judge     Judge
 	purchases *purchases
-	batches   *batchLauncher
+	committer *committer
 	ownership *Ownership
 	triggers  *provisioning.Triggers
 	calls     *calls
@@ -202,25 +201,13 @@ func (s *staticPools) grow(ctx context.Context, p *capacity.Pool, n int64) {
 		own.ID = fmt.Sprint("new-", i)
 		plan.Nodes = append(plan.Nodes, &own)
 	}
-	out := s.purchases.Reserve(&provisioning.Proposal{Plan: plan, For: capacity.ForPool, Workload: guard.Workload{Owner: "NodePool/" + p.Name}})
+	out := s.committer.Commit(ctx, &provisioning.Proposal{Plan: plan, For: capacity.ForPool, Requester: s.state,
+		Workload: guard.Workload{Owner: "NodePool/" + p.Name}})
 	if s.state.shortage(p.Name, out.Why); out.Why != "" && !out.Paused {
 		s.state.waitFor(p.Name, limitPause)
 	}
-	if len(plan.Nodes) == 0 {
-		return
-	}
-	node = plan.Nodes[0]
-	var claims []*capacity.Claim
-	for _, n := range plan.Nodes {
-		claims = append(claims, out.Claims[n.ID])
-	}
-	klog.FromContext(ctx).V(2).Info("Launching nodes of a static pool", "pool", p.Name, "nodes", len(claims), "instanceType", node.Offers[0].Type.Name)
-	for some := range slices.Chunk(claims, maxBatch) {
-		for _, c := range some {
-			s.batches.inFlight(c, template(node), provisioning.DaemonRequests(node.Daemons))
-		}
-		w := &batch{pool: p, capacityType: node.CapacityType, offers: node.Offers, labels: node.Labels, claims: some, purpose: capacity.ForPool, requester: s.state}
-		s.calls.wg.Go(func() { s.batches.launch(ctx, w) })
+	if len(plan.Nodes) > 0 {
+		klog.FromContext(ctx).V(2).Info("Launching nodes of a static pool", "pool", p.Name, "nodes", len(plan.Nodes), "instanceType", plan.Nodes[0].Offers[0].Type.Name)
 	}
 }
 

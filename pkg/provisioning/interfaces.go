@@ -2,13 +2,11 @@ package provisioning
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
 // World is the scheduler's view of the cluster and its real filters. Only one goroutine may use it at a time.
@@ -38,12 +36,10 @@ type Recorder interface {
 	Pod(ref capacity.PodRef, eventType, reason, note string)
 }
 
-// Purchases asks the spending guard and the limits before a plan is launched.
+// Purchases asks the spending guard what it would say.
 type Purchases interface {
 	// Preview returns the nodes of a proposal that the spending guard doesn't let us buy, and why. It records nothing.
 	Preview(p *Proposal) map[string]capacity.Removal
-	// Reserve removes from the proposal's plan what can't be bought, and makes the claims of the other nodes.
-	Reserve(p *Proposal) Outcome
 }
 
 // Requester is what a claim's instance is requested for. Its methods return at once.
@@ -54,11 +50,11 @@ type Requester interface {
 	Failed(ctx context.Context, c *capacity.Claim, reason, why string) (stays bool)
 }
 
-// Committer carries plans out.
+// Committer carries plans out. It is the only way to launch.
 type Committer interface {
-	// Book writes a plan to the ledger, its placements by commit. The func that it returns launches the new nodes in the background.
-	Book(ctx context.Context, v *View, plan *capacity.Plan, claims map[string]*capacity.Claim,
-		commit func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time)) (launch func())
+	// Commit removes from the proposal's plan what can't be launched, writes the rest to the ledger, and launches the new nodes in the
+	// background.
+	Commit(ctx context.Context, p *Proposal) Outcome
 }
 
 // Ownership knows whether anything may be launched now.

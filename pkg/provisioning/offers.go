@@ -62,8 +62,8 @@ func (o *offers) offer(ctx context.Context) {
 	if len(plan.Placements) == 0 {
 		return
 	}
-	o.committer.Book(ctx, v, plan, nil, func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
+	o.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
 		l.Reassign(placements, freed) // no pools, no new nodes
-	})
+	}})
 	klog.FromContext(ctx).V(2).Info("Waiting pods get new capacity", "pods", len(plan.Placements), "waiting", len(waiting))
 }

@@ -25,7 +25,6 @@ type Probes struct {
 	namespaces   *Namespaces
 	gangs        *gangPlans
 	planning     *planning
-	purchases    Purchases
 	committer    Committer
 	refusals     *Refusals
 	ownership    Ownership
@@ -41,7 +40,7 @@ const probePods = 50
 //  2. Plan for them as if this breaker, and others that are due, were closed: two breakers that stop the same pods would
 //     otherwise wait for each other.
 //  3. Plan again for the pods of one new node alone (or for their gang), so that one instance is bought.
-//  4. Write that plan to the ledger and launch it like any other.
+//  4. Commit that plan like any other.
 func (p *Probes) Probe(ctx context.Context) {
 	if p.spending == nil || p.ownership.Hold() != nil || p.ownership.TakesOver() || p.claims.Problem() != nil {
 		return
@@ -80,7 +79,7 @@ func (p *Probes) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	for _, pl := range plan.Placements {
 		p.reservations.Join(pl.Pod, pl.Class) // only pods that wait for a plan get reservations
 	}
-	claims := p.purchases.Reserve(&Proposal{Plan: plan, Terms: Terms{Lifted: due, Probe: key}}).Claims
+	p.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: (*ledger.Ledger).Commit, Terms: Terms{Lifted: due, Probe: key}})
 	if len(plan.Nodes) == 0 {
 		p.spending.Fruitless(key)
 		for _, r := range plan.Refused {
@@ -88,9 +87,7 @@ func (p *Probes) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		}
 		return
 	}
-	launch := p.committer.Book(ctx, v, plan, claims, (*ledger.Ledger).Commit)
 	logger.V(2).Info("Launching a probe", "breaker", key.String(), "nodes", len(plan.Nodes), "pods", len(plan.Placements), "dollarsPerHour", plan.CostPerHour)
-	launch()
 }
 
 // heldBack returns waiting pods that the breaker may stop, one of each class, but all members of a gang. For a pool-wide breaker, pods of

@@ -1,22 +1,40 @@
 package provisioning
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// Proposal is a verified plan, or nodes for no pods, that may be launched. What can't be launched is removed from the plan.
+// Proposal is a verified plan, or nodes for no pods, that may be launched. It holds no lock and no goroutine. Commit takes it over and
+// removes from its plan what can't be launched. A Proposal that is dropped leaves nothing behind; its pods stay queued, and the next plan
+// places them.
 type Proposal struct {
 	Plan *capacity.Plan
+	// Existing are the nodes that placements may name besides those of the plan and claims in flight.
+	Existing map[string]Existing
+	// Place turns the placements into reservations, as a step of the ledger. They name planned nodes by claim. plan makes ids unique
+	// across plans. Nil: there are none.
+	Place func(l *ledger.Ledger, plan string, placements []capacity.Placement, now time.Time)
 	// Claims are the NodeClaims that users wrote, by planned node. Other nodes get claims of their own.
 	Claims map[string]*capacity.Claim
 	For    capacity.Purpose
+	// Requester is who is asked before each request, and told when a launch fails; nil: the ledger.
+	Requester Requester
 	// Workload is what nodes for no pods, which are all alike, count as for the spending guard.
 	Workload guard.Workload
 	Terms    Terms
+}
+
+// Existing is a node of the cluster as the ledger has to know it before pods are placed there.
+type Existing struct {
+	Status ledger.NodeStatus
+	Claim  string // empty: the node isn't managed, or its claim is not known
 }
 
 // Terms say under which conditions nodes are bought.

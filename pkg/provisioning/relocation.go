@@ -29,7 +29,6 @@ type Relocation struct {
 	reservations *reservations.Ledger
 	pending      *pending.Pods
 	planning     *planning
-	purchases    Purchases
 	committer    Committer
 	ownership    Ownership
 	world        World
@@ -71,26 +70,26 @@ func (re *Relocation) Relocate(ctx context.Context) {
 		re.moves.tellMoves(leaving, func(types.UID) string { return err.Error() })
 		return
 	}
-	claims := re.purchases.Reserve(&Proposal{Plan: plan, Terms: Terms{Urgent: true, Pod: func(uid types.UID) *corev1.Pod { return pods[uid] }}}).Claims
+	move := func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
+		from := make([]string, len(placements))
+		for i := range placements {
+			pl := &placements[i]
+			from[i] = leaving[pl.Pod.UID]
+			pl.Owner, pl.Pod = objects.Controller(pods[pl.Pod.UID]), capacity.PodRef{}
+		}
+		l.Move(id, placements, from, now.Add(moveHold), now)
+	}
+	re.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: move,
+		Terms: Terms{Urgent: true, Pod: func(uid types.UID) *corev1.Pod { return pods[uid] }}})
 	refused := map[types.UID]string{}
 	for _, r := range plan.Refused {
 		for _, ref := range r.Pods {
 			refused[ref.UID] = r.Message
 		}
 	}
-	from := make([]string, len(plan.Placements))
-	for i := range plan.Placements {
-		pl := &plan.Placements[i]
-		from[i] = leaving[pl.Pod.UID]
-		pl.Owner, pl.Pod = objects.Controller(pods[pl.Pod.UID]), capacity.PodRef{}
-	}
-	launch := re.committer.Book(ctx, v, plan, claims, func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
-		l.Move(id, placements, from, now.Add(moveHold), now)
-	})
 	re.moves.tellMoves(leaving, func(uid types.UID) string { return refused[uid] })
 	logger.V(2).Info("Planned capacity for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
 		"newNodes", len(plan.Nodes), "dollarsPerHour", plan.CostPerHour)
-	launch()
 }
 
 // decideMoves makes a verified plan in a view without the pods of nodes that have to go.

@@ -36,9 +36,9 @@ type Rounds struct {
 //  2. View: snapshot, nodes in flight, reservations, pools, offerings, DaemonSets.
 //  3. Plan.
 //  4. Verify with the real filters; plan again without the refused placements as long as that helps, then refuse their pods.
-//  5. Reserve what is to be bought from the pools' limits, and write the plan to the ledger: pods for existing nodes may go at
-//     once.
-//  6. Launch what has to be bought, in the background.
+//  5. Commit: what may be bought is reserved from the pools' limits, the plan is written to the ledger, so that pods for existing
+//     nodes may go at once, and what has to be bought is launched in the background.
+//  6. Refuse the pods that have no place.
 func (r *Rounds) Round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	start := r.clock.Now()
@@ -79,17 +79,15 @@ func (r *Rounds) Round(ctx context.Context) {
 	if v, plan = r.affordable(ctx, v, plan, waiting, gangs); ctx.Err() != nil {
 		return
 	}
-	claims := r.purchases.Reserve(&Proposal{Plan: plan}).Claims
+	r.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: (*ledger.Ledger).Commit})
 	r.gangs.paused(plan, gangs)
 	r.claims.ArchitecturesOpen(capacity.OpenArchitectures(plan))
-	launch := r.committer.Book(ctx, v, plan, claims, (*ledger.Ledger).Commit)
 	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
 		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", r.clock.Since(start))
 	r.relief.refused(v.Pools, plan.Refused)
 	for _, refused := range plan.Refused {
 		r.refusals.refusePlanned(ctx, refused)
 	}
-	launch()
 }
 
 // Propose returns what the next round would decide about the current demand, without any effect: nothing is reserved, written or launched.

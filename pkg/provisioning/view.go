@@ -39,10 +39,8 @@ type viewer struct {
 type View struct {
 	Scene
 	live bool // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
-	// ClaimOf is the claim of each managed node, by node name.
-	ClaimOf map[string]string
-	// Status of existing nodes, for the ledger.
-	Status map[string]ledger.NodeStatus
+	// Existing are the nodes of the snapshot, for the ledger.
+	Existing map[string]Existing
 }
 
 // view takes a view of the cluster. The ledger is read before the snapshot is taken: a pod that is assumed in between is then counted
@@ -57,7 +55,7 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*View, er
 	if err := vi.world.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
-	v := &View{live: vi.live(), Status: map[string]ledger.NodeStatus{}, ClaimOf: map[string]string{}}
+	v := &View{live: vi.live(), Existing: map[string]Existing{}}
 	v.DaemonSets = vi.daemons()
 	v.Namespaces = vi.pending.Classes.Namespaces
 	v.Pools = vi.storage.on(vi.claims.Pools(vi.types))
@@ -69,14 +67,17 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*View, er
 		f := &flights[i]
 		if f.Name != "" { // whether or not the cache had it when the ledger was read: by now it may
 			byName[f.Name] = f
-			v.ClaimOf[f.Name] = f.Claim
 		}
 	}
 	v.Nodes = vi.world.Nodes(func(n *capacity.Node, o *corev1.Node) *capacity.Node {
 		shown := o
-		v.Status[n.Name] = vi.status(o)
-		f := byName[n.Name]
-		out := v.promise(n, f, v.Status[n.Name])
+		f, st := byName[n.Name], vi.status(o)
+		known := Existing{Status: st}
+		if f != nil {
+			known.Claim = f.Claim
+		}
+		v.Existing[n.Name] = known
+		out := v.promise(n, f, st)
 		if later := vi.withoutStartupTaints(o, out); later != nil {
 			out.Taints = later.Spec.Taints
 			o = later
@@ -84,14 +85,14 @@ func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*View, er
 		if later := withReserved(o, out); later != nil {
 			o = later
 		}
-		if o != shown || awaitsStorage(n, f, v.Status[n.Name]) {
+		if o != shown || awaitsStorage(n, f, st) {
 			v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o})
 		}
 		return out
 	})
 	for i := range flights {
 		f := &flights[i]
-		if _, there := v.Status[f.Name]; there || f.Cached || f.Template == nil {
+		if _, there := v.Existing[f.Name]; there || f.Cached || f.Template == nil {
 			continue
 		}
 		n := *f.Template
