@@ -17,7 +17,7 @@ import (
 
 // pools gives the store what the profiles say about pools.
 func pools(store *store.Store, profiles []profile) error {
-	store.SetLegacy(nodeclass.Legacy{DefaultInstanceProfile: profiles[0].args.DefaultInstanceProfile})
+	store.Derived().SetLegacy(nodeclass.Legacy{DefaultInstanceProfile: profiles[0].args.DefaultInstanceProfile})
 	definitions := karpenter.NewDefinitions(nodeclass.CRDs())
 	var all []karpenter.Profile
 	for _, p := range profiles {
@@ -33,7 +33,7 @@ func pools(store *store.Store, profiles []profile) error {
 		one.Pools, one.Classes = nodePools, classes
 		all = append(all, one)
 	}
-	return store.SetProfiles(all)
+	return store.Derived().SetProfiles(all)
 }
 
 func selects(args *provision.Args) (func(map[string]string) bool, error) {

@@ -75,6 +75,8 @@ var Rules = []Rule{
 	{"pkg/karpenter", []string{framework, scheduler}, "API objects have nothing to do with a scheduling cycle"},
 	{"pkg/karpenter", append(own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "edges don't know each other, nor who uses them"},
 
+	{"pkg/karpenter/derived", own("pkg/karpenter/store"), "it is told what has changed and remembers what follows from it; the store watches and writes"},
+
 	{"pkg/simulate", []string{awsSDK, ec2Types, karpTypes}, "filters see nodes and pods; where nodes come from is none of their business"},
 	{"pkg/simulate", append(own("pkg/capacity/planner", "pkg/aws", "pkg/karpenter", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "edges don't know each other, nor who uses them"},
 

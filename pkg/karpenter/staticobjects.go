@@ -23,7 +23,7 @@ type StaticObjects struct {
 	Overlays  []*karpv1alpha1.NodeOverlay
 	// Claims are the existing NodeClaims.
 	Claims []*capacity.Claim
-	// Profiles are as in Store.SetProfiles: their pools and classes are included, and they decide which pods each pool is for.
+	// Profiles are as in derived.Objects.SetProfiles: their pools and classes are included, and they decide which pods each pool is for.
 	Profiles []Profile
 }
 

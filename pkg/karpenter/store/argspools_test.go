@@ -32,7 +32,7 @@ func TestPoolsOfArguments(t *testing.T) {
 	}
 	w := newWorld(t, api)
 	pools, classes := readInlined(t, []karpenter.Inline{inlined(t, "main", inlinePool+`}}}`)}, []karpenter.Inline{inlined(t, "main", inlineClass)})
-	if err := w.SetProfiles([]karpenter.Profile{{Scheduler: "ours", Pools: pools, Classes: classes}}); err != nil {
+	if err := w.derived.SetProfiles([]karpenter.Profile{{Scheduler: "ours", Pools: pools, Classes: classes}}); err != nil {
 		t.Fatal(err)
 	}
 	w.run()
@@ -72,7 +72,7 @@ func TestPoolsOfArguments(t *testing.T) {
 func TestStatusOfPoolsOfArguments(t *testing.T) {
 	w := newWorld(t, newFakeAPI())
 	pools, classes := readInlined(t, []karpenter.Inline{inlined(t, "main", inlinePool+`}}}`)}, []karpenter.Inline{inlined(t, "main", inlineClass)})
-	if err := w.SetProfiles([]karpenter.Profile{{Scheduler: "ours", Pools: pools, Classes: classes}}); err != nil {
+	if err := w.derived.SetProfiles([]karpenter.Profile{{Scheduler: "ours", Pools: pools, Classes: classes}}); err != nil {
 		t.Fatal(err)
 	}
 	w.leading()
@@ -141,7 +141,7 @@ func TestPoolsOfProfiles(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, newFakeAPI(teamA.DeepCopy(), teamB.DeepCopy(), testClass("default"), old.DeepCopy()))
-			if err := w.SetProfiles(tc.profiles); err != nil {
+			if err := w.derived.SetProfiles(tc.profiles); err != nil {
 				t.Fatal(err)
 			}
 			w.ready()
@@ -169,7 +169,7 @@ func TestPoolsOfProfiles(t *testing.T) {
 // Labels of an object may change without a change of its generation.
 func TestPoolChangesHands(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default")))
-	if err := w.SetProfiles([]karpenter.Profile{{Scheduler: "x", Selects: selecting(t, "team=a")}, {Scheduler: "y"}}); err != nil {
+	if err := w.derived.SetProfiles([]karpenter.Profile{{Scheduler: "x", Selects: selecting(t, "team=a")}, {Scheduler: "y"}}); err != nil {
 		t.Fatal(err)
 	}
 	w.ready()
@@ -188,7 +188,7 @@ func TestProfilesThatContradictEachOther(t *testing.T) {
 	w := newWorld(t, newFakeAPI())
 	pools, classes := readInlined(t, []karpenter.Inline{inlined(t, "main", inlinePool+`}}}`)}, []karpenter.Inline{inlined(t, "main", inlineClass)})
 	heavier, _ := readInlined(t, []karpenter.Inline{inlined(t, "main", inlinePool+`}}, weight: 3}`)}, []karpenter.Inline{inlined(t, "main", inlineClass)})
-	err := w.SetProfiles([]karpenter.Profile{{Scheduler: "x", Pools: pools, Classes: classes}, {Scheduler: "y", Pools: heavier, Classes: classes}})
+	err := w.derived.SetProfiles([]karpenter.Profile{{Scheduler: "x", Pools: pools, Classes: classes}, {Scheduler: "y", Pools: heavier, Classes: classes}})
 	if want := `profiles "x" and "y" define nodePools "main" differently: give one of them another name`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

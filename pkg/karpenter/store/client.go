@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/derived"
 )
 
 // cachedClient answers Get and List for the store's kinds from its informers, and for everything else from the API server. Code that
@@ -21,12 +22,12 @@ type cachedClient struct {
 	client.Client
 	// informers, by the Go types of their objects and of their lists.
 	informers map[reflect.Type]*informer
-	// made holds the derived pools and classes, which no API object stands for.
-	made *sources
+	// derived holds the pools and classes which no API object stands for.
+	derived *derived.Objects
 }
 
-func newCachedClient(live client.Client, made *sources, informers ...*informer) *cachedClient {
-	c := &cachedClient{Client: live, made: made, informers: map[reflect.Type]*informer{}}
+func newCachedClient(live client.Client, derived *derived.Objects, informers ...*informer) *cachedClient {
+	c := &cachedClient{Client: live, derived: derived, informers: map[reflect.Type]*informer{}}
 	for _, i := range informers {
 		c.informers[reflect.TypeOf(i.New())] = i
 		c.informers[reflect.TypeOf(i.NewList())] = i
@@ -43,7 +44,7 @@ func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, out client
 	var found any
 	ok := false
 	if karpenter.Derived(key.Name) {
-		found, ok = c.made.object(i.CustomKind, key.Name)
+		found, ok = c.derived.Object(i.CustomKind, key.Name)
 	} else {
 		if err := i.readable(); err != nil {
 			return err
@@ -68,7 +69,7 @@ func (c *cachedClient) List(ctx context.Context, out client.ObjectList, opts ...
 	}
 	// If the definition of NodePools or node classes isn't installed, the derived ones are all there are. The same conclusion would
 	// be wrong for NodeClaims: instances without a claim are terminated.
-	if absent, _ := i.state(); !absent || !c.made.makes(i.CustomKind) {
+	if absent, _ := i.state(); !absent || !c.derived.Makes(i.CustomKind) {
 		if err := i.readable(); err != nil {
 			return err
 		}
@@ -83,7 +84,7 @@ func (c *cachedClient) List(ctx context.Context, out client.ObjectList, opts ...
 	}
 	var objects []runtime.Object
 	all := i.GetStore().List()
-	for _, o := range c.made.objects(i.CustomKind) {
+	for _, o := range c.derived.All(i.CustomKind) {
 		all = append(all, o)
 	}
 	for _, found := range all {

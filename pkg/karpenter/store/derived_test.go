@@ -275,14 +275,14 @@ func TestEventsOfAProvisionersPool(t *testing.T) {
 // The status of a derived class is written by who resolves it and by who judges it; neither must undo what the other has written.
 func TestAStatusIsNotUndone(t *testing.T) {
 	w := newWorld(t, newFakeAPI(provisioner(t, inline+`}`))).ready()
-	old := w.made.classObject("provisioner_old")
+	old := w.derived.Class("provisioner_old")
 	judged := copyOf(old)
 	judged.StatusConditions().SetFalse("SubnetsReady", "Test", "computed from the class as it was")
 	w.resolveAll("provisioner_old")
-	if err := w.statusOfDerived(old, judged); !apierrors.IsConflict(err) {
+	if err := w.derived.PutStatus(old, judged); !apierrors.IsConflict(err) {
 		t.Errorf("the resolved status was undone: %v", err)
 	}
-	if subnets := w.made.classObject("provisioner_old").(*ec2nc.EC2NodeClass).Status.Subnets; len(subnets) != 1 {
+	if subnets := w.derived.Class("provisioner_old").(*ec2nc.EC2NodeClass).Status.Subnets; len(subnets) != 1 {
 		t.Errorf("subnets %v", subnets)
 	}
 }
@@ -294,10 +294,10 @@ func TestAStampLeavesTheStatusAlone(t *testing.T) {
 	old := w.poolObject("provisioner_old").DeepCopy()
 	newer := old.DeepCopy()
 	newer.Status.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
-	if err := w.statusOfDerived(old, newer); err != nil {
+	if err := w.derived.PutStatus(old, newer); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.statusOfDerived(old, old); !apierrors.IsConflict(err) {
+	if err := w.derived.PutStatus(old, old); !apierrors.IsConflict(err) {
 		t.Errorf("a status that was computed from an older one: %v", err)
 	}
 	st := karpenter.PoolStamp(old)

@@ -2,87 +2,27 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// statusOfDerived keeps in memory the status of a derived object, which the API doesn't have. If the spec has changed since the status was
-// computed, the status is dropped: the change has already queued the object again. If the status that it was computed from, base's, is no
-// longer the current one, the error is a conflict, as it would be at the API server.
-func (s *Store) statusOfDerived(base, changed client.Object) error {
-	return s.keepDerived(base, changed)
-}
-
-// stampOfDerived keeps the annotations of a derived object. Its status may be older than the one kept, and is ignored.
-func (s *Store) stampOfDerived(stamped client.Object) { _ = s.keepDerived(nil, stamped) }
-
-// keepDerived keeps the annotations of a derived object and, unless base is nil, the status that was computed from base.
-func (s *Store) keepDerived(base, changed client.Object) error {
-	s.made.deriving.Lock()
-	defer s.made.deriving.Unlock()
-	name := changed.GetName()
-	switch o := changed.(type) {
-	case *karpv1.NodePool:
-		before := s.made.pool(name)
-		if before == nil || before.UID != o.UID || before.Generation != o.Generation {
-			return nil
-		}
-		after := before.DeepCopy()
-		if base != nil {
-			if !equality.Semantic.DeepEqual(before.Status, base.(*karpv1.NodePool).Status) {
-				return outdated(karpenter.NodePools, name)
-			}
-			after.Status = *o.Status.DeepCopy()
-		}
-		maps.Copy(after.Annotations, o.Annotations)
-		s.keepPool(name, after)
-		s.poolChanged(before, after)
-	case status.Object:
-		before := s.made.classObject(name)
-		if before == nil || before.GetUID() != o.GetUID() || before.GetGeneration() != o.GetGeneration() {
-			return nil
-		}
-		after := copyOf(before)
-		if base != nil {
-			if !equality.Semantic.DeepEqual(part(before, "Status").Interface(), part(base.(status.Object), "Status").Interface()) {
-				return outdated(s.classes.CustomKind, name)
-			}
-			part(after, "Status").Set(part(copyOf(o), "Status"))
-		}
-		maps.Copy(after.GetAnnotations(), o.GetAnnotations())
-		s.keepClass(name, after)
-		s.classChanged(before, after)
-	}
-	s.status.originChanged(name)
-	return nil
-}
-
-func outdated(kind karpenter.CustomKind, name string) error {
-	return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Resource}, name, errors.New("its status has changed"))
-}
-
 // setDerivedClassStatus is SetNodeClassStatus for a derived class.
 func (s *Store) setDerivedClassStatus(of status.Object) error {
 	return onConflictAgain(func() error {
-		base := s.made.classObject(of.GetName())
+		base := s.derived.Class(of.GetName())
 		if base == nil || base.GetGeneration() != of.GetGeneration() {
 			return nil
 		}
@@ -91,7 +31,7 @@ func (s *Store) setDerivedClassStatus(of status.Object) error {
 		if equality.Semantic.DeepEqual(base, nc) {
 			return nil
 		}
-		return s.statusOfDerived(base, nc)
+		return s.derived.PutStatus(base, nc)
 	})
 }
 
@@ -109,7 +49,7 @@ func (p *poolStatus) originChanged(name string) {
 
 // provisionerOf returns the Provisioner of a derived pool or class, or nil when there is none.
 func (s *Store) provisionerOf(name string) *legacy.Provisioner {
-	if np := s.made.pool(name); np != nil && strings.HasPrefix(name, karpenter.ProvisionerPrefix) {
+	if np := s.derived.Pool(name); np != nil && strings.HasPrefix(name, karpenter.ProvisionerPrefix) {
 		return s.provisioner(np.Annotations[objects.AnnotationOrigin])
 	}
 	return nil
@@ -117,7 +57,7 @@ func (s *Store) provisionerOf(name string) *legacy.Provisioner {
 
 // provisionerStatus copies the status of a Provisioner's pool to the Provisioner.
 func (p *poolStatus) provisionerStatus(ctx context.Context, base *legacy.Provisioner) error {
-	np := p.made.pool(karpenter.PoolOfProvisioner(base.Name))
+	np := p.derived.Pool(karpenter.PoolOfProvisioner(base.Name))
 	if np == nil || len(np.Status.Conditions) == 0 {
 		return nil // the pool has no status yet
 	}
@@ -150,13 +90,13 @@ func (p *poolStatus) templateStatus(ctx context.Context, base *legacy.AWSNodeTem
 	set := t.StatusConditions(status.WithClock(p.clock))
 	if reason := karpenter.Malformed(t); reason != "" {
 		set.SetFalse(legacy.ConditionValidationSucceeded, karpenter.ReasonMalformed, shorten(reason))
-	} else if errs := p.made.legacy.ValidateTemplate(t); len(errs) > 0 {
+	} else if errs := p.derived.Legacy().ValidateTemplate(t); len(errs) > 0 {
 		set.SetFalse(legacy.ConditionValidationSucceeded, reasonTemplateInvalid, shorten(karpenter.JoinErrors(errs)))
 	} else {
 		set.SetTrue(legacy.ConditionValidationSucceeded)
 	}
 	if nc := p.classOfTemplate(t.Name); nc != nil {
-		p.made.legacy.ShowSelected(t, nc)
+		p.derived.Legacy().ShowSelected(t, nc)
 		for _, kind := range legacy.TemplateConditions {
 			if c := nc.StatusConditions(status.WithObservedOnly()).Get(kind); c != nil {
 				set.Set(*c)
@@ -169,7 +109,7 @@ func (p *poolStatus) templateStatus(ctx context.Context, base *legacy.AWSNodeTem
 
 // classOfTemplate returns the class of the first Provisioner that refers to the template, or nil.
 func (p *poolStatus) classOfTemplate(name string) status.Object {
-	for _, o := range p.made.objects(p.classes.CustomKind) {
+	for _, o := range p.derived.All(p.classes.CustomKind) {
 		if owner := p.provisionerOf(o.GetName()); owner != nil && refersToTemplate(owner, name) {
 			return o.(status.Object)
 		}

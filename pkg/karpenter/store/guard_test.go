@@ -51,7 +51,7 @@ func TestGuardRecordsAreKept(t *testing.T) {
 	kube := fake.NewClientset()
 	w.SetGuardMap(kube, "kube-system")
 	pools, classes := readInlined(t, []karpenter.Inline{inlined(t, "main", inlinePool+`}}}`)}, []karpenter.Inline{inlined(t, "main", inlineClass)})
-	if err := w.SetProfiles([]karpenter.Profile{{Scheduler: "ours", Pools: pools, Classes: classes}}); err != nil {
+	if err := w.derived.SetProfiles([]karpenter.Profile{{Scheduler: "ours", Pools: pools, Classes: classes}}); err != nil {
 		t.Fatal(err)
 	}
 	w.leading()

@@ -122,7 +122,7 @@ func (s *Store) knownClaim(name string) *karpv1.NodeClaim {
 }
 
 func (s *Store) tellClaim(c *capacity.Claim, gone bool) {
-	s.retireArgs(c.Pool)
+	s.derived.RetireArgs(c.Pool, func() bool { return s.hasClaims(c.Pool) })
 	s.status.claimChanged(c, gone)
 	for _, f := range s.onClaim {
 		f(c, gone)

@@ -69,7 +69,7 @@ func (p *poolStatus) annotate(ctx context.Context, o client.Object, st karpenter
 	if karpenter.Derived(o.GetName()) {
 		o = o.DeepCopyObject().(client.Object)
 		st.Put(o.GetAnnotations())
-		p.stampOfDerived(o)
+		p.derived.Stamp(o)
 		return nil
 	}
 	annotations := map[string]string{}

@@ -89,7 +89,7 @@ func (s *Store) RunStatus(ctx context.Context) error {
 		for _, name := range i.GetStore().ListKeys() {
 			p.enqueue(statusKey{i.Kind, name}, 0)
 		}
-		for _, o := range s.made.objects(i.CustomKind) {
+		for _, o := range s.derived.All(i.CustomKind) {
 			p.enqueue(statusKey{i.Kind, o.GetName()}, 0)
 		}
 	}
@@ -277,7 +277,7 @@ func save(ctx context.Context, p *poolStatus, base, changed status.Object, statu
 // Derived objects are kept in memory instead.
 func (p *poolStatus) write(ctx context.Context, base, changed client.Object, toStatus bool) error {
 	if karpenter.Derived(base.GetName()) {
-		return p.statusOfDerived(base, changed)
+		return p.derived.PutStatus(base, changed)
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	data, err := patch.Data(changed)

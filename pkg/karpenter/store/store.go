@@ -26,6 +26,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/derived"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -46,8 +47,8 @@ type Store struct {
 
 	pools, claims, overlays, classes *informer
 	provisioners, templates          *informer
-	// made holds the pools and classes that are derived from Provisioners and profiles' arguments.
-	made *sources
+	// derived holds the pools and classes that are derived from Provisioners and profiles' arguments.
+	derived *derived.Objects
 	// nodeClass is the cloud's kind of node class.
 	nodeClass cloudprovider.NodeClassKind
 
@@ -118,11 +119,13 @@ func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder
 	s := &Store{
 		live: renaming{live}, recorder: recorder, clock: clk,
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: karpenter.NewUsage(), overlaid: karpenter.NewOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{},
-		nodeClass: class, made: newSources(class),
+		nodeClass: class,
 		clusterCA: func() (string, bool) { return "", false }, hold: func() error { return nil },
 		delayed: map[string]status.Object{}, budgets: map[string]string{},
 		architectures: architectures{pools: map[string][]openWorkload{}},
 	}
+	s.derived = derived.New(derived.Parts{Class: class, Provisioner: s.provisioner, Template: s.template, PoolChanged: s.poolChanged,
+		ClassChanged: s.classChanged, StatusChanged: func(name string) { s.status.originChanged(name) }})
 	var errs []error
 	for _, k := range []struct {
 		karpenter.CustomKind
@@ -146,7 +149,7 @@ func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s.cached = newCachedClient(s.live, s.made, s.informers()...)
+	s.cached = newCachedClient(s.live, s.derived, s.informers()...)
 	s.recorder = originRecorder{recorder, s}
 	s.status = newPoolStatus(s)
 	return s, nil
@@ -216,7 +219,7 @@ func (s *Store) informers() []*informer {
 
 // Run watches until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
-	s.deriveArgs()
+	s.derived.DeriveArgs()
 	var all wait.Group
 	for _, i := range s.informers() {
 		all.StartWithContext(ctx, i.RunWithContext)
@@ -307,7 +310,7 @@ func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, er
 // class returns the node class with that name, or nil. It must not be changed.
 func (s *Store) class(name string) status.Object {
 	if karpenter.Derived(name) {
-		return s.made.classObject(name)
+		return s.derived.Class(name)
 	}
 	o, ok, err := s.classes.GetStore().GetByKey(name)
 	if !ok || err != nil {
@@ -339,7 +342,7 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	if same {
 		one.pool = have.pool
 	} else {
-		one.pool = s.made.profiles.PoolFor(after, s.nodeClass.GroupKind())
+		one.pool = s.derived.PoolFor(after)
 	}
 	owner := guard.Owner{Pool: after.Name}
 	s.mu.Lock()

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, api *fakeAPI) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.SetLegacy(nodeclass.Legacy{})
+	s.Derived().SetLegacy(nodeclass.Legacy{})
 	w.Store = s
 	t.Cleanup(func() {
 		api.mu.Lock()

@@ -1,4 +1,4 @@
-package store
+package derived
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// SetProfiles sets the profiles; without any, all pods are treated alike. Call it before Run. Profiles may share a pool or a class of
-// their arguments only if they give it the same spec.
-func (s *Store) SetProfiles(profiles []karpenter.Profile) error {
+// SetProfiles sets the profiles; without any, all pods are treated alike. Call it before anything is derived. Profiles may share a pool or a
+// class of their arguments only if they give it the same spec.
+func (d *Objects) SetProfiles(profiles []karpenter.Profile) error {
 	type claimed struct {
 		by string
 		o  any
@@ -30,7 +30,7 @@ func (s *Store) SetProfiles(profiles []karpenter.Profile) error {
 	}
 	for _, p := range profiles {
 		for _, nc := range p.Classes {
-			if err := share(p, s.nodeClass.ArgsField, nc.GetName(), nc.GetAnnotations()[objects.AnnotationOrigin], part(nc, "Spec").Interface()); err != nil {
+			if err := share(p, d.parts.Class.ArgsField, nc.GetName(), nc.GetAnnotations()[objects.AnnotationOrigin], part(nc, "Spec").Interface()); err != nil {
 				return err
 			}
 		}
@@ -40,34 +40,35 @@ func (s *Store) SetProfiles(profiles []karpenter.Profile) error {
 			}
 		}
 	}
-	s.made.profiles = profiles
+	d.profiles = profiles
 	return nil
 }
 
-// deriveArgs creates the pools and classes of profiles' arguments.
-func (s *Store) deriveArgs() {
-	s.made.deriving.Lock()
-	defer s.made.deriving.Unlock()
-	for _, p := range s.made.profiles {
+// DeriveArgs creates the pools and classes of profiles' arguments.
+func (d *Objects) DeriveArgs() {
+	d.deriving.Lock()
+	defer d.deriving.Unlock()
+	for _, p := range d.profiles {
 		for _, nc := range p.Classes {
-			s.putClass(nc.GetName(), copyOf(nc))
+			d.putClass(nc.GetName(), copyOf(nc))
 		}
 		for _, np := range p.Pools {
-			s.putPool(np.Name, np.DeepCopy())
+			d.putPool(np.Name, np.DeepCopy())
 		}
 	}
 }
 
-// retireArgs handles the claims of a pool that was removed from the arguments: no pod is evicted, nothing new is launched there, and
-// the nodes are terminated when they are empty. Other pools have an object whose deletion triggers this; these have none.
-func (s *Store) retireArgs(pool string) {
-	if now := s.made.pool(pool); !strings.HasPrefix(pool, karpenter.ArgsPrefix) || now != nil && karpenter.Malformed(now) == "" {
+// RetireArgs handles the claims of a pool that was removed from the arguments: no pod is evicted, nothing new is launched there, and
+// the nodes are terminated when they are empty. Other pools have an object whose deletion triggers this; these have none. used reports
+// whether the pool has claims.
+func (d *Objects) RetireArgs(pool string, used func() bool) {
+	if now := d.Pool(pool); !strings.HasPrefix(pool, karpenter.ArgsPrefix) || now != nil && karpenter.Malformed(now) == "" {
 		return
 	}
-	s.made.deriving.Lock()
-	defer s.made.deriving.Unlock()
-	np := s.made.pool(pool)
-	switch used := s.hasClaims(pool); {
+	d.deriving.Lock()
+	defer d.deriving.Unlock()
+	np := d.Pool(pool)
+	switch used := used(); {
 	case np == nil && used:
 		np = &karpv1.NodePool{}
 		np.Name, np.UID = pool, types.UID(pool)
@@ -76,19 +77,8 @@ func (s *Store) retireArgs(pool string) {
 		}
 		np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty
 		np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("0s")
-		s.putPool(pool, np)
+		d.putPool(pool, np)
 	case np != nil && karpenter.Malformed(np) != "" && !used:
-		s.putPool(pool, nil)
+		d.putPool(pool, nil)
 	}
-}
-
-func (s *Store) hasClaims(pool string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, k := range s.known {
-		if k.claim.Pool == pool {
-			return true
-		}
-	}
-	return false
 }

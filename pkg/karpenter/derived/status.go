@@ -1,0 +1,66 @@
+package derived
+
+import (
+	"errors"
+	"maps"
+
+	"github.com/awslabs/operatorpkg/status"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+)
+
+// PutStatus keeps in memory the status of a derived object, which the API doesn't have. If the spec has changed since the status was
+// computed, the status is dropped: the change has already queued the object again. If the status that it was computed from, base's, is no
+// longer the current one, the error is a conflict, as it would be at the API server. Its annotations are kept, too;
+// without a base, only these.
+func (d *Objects) PutStatus(base, changed client.Object) error {
+	d.deriving.Lock()
+	defer d.deriving.Unlock()
+	name := changed.GetName()
+	switch o := changed.(type) {
+	case *karpv1.NodePool:
+		before := d.Pool(name)
+		if before == nil || before.UID != o.UID || before.Generation != o.Generation {
+			return nil
+		}
+		after := before.DeepCopy()
+		if base != nil {
+			if !equality.Semantic.DeepEqual(before.Status, base.(*karpv1.NodePool).Status) {
+				return outdated(karpenter.NodePools, name)
+			}
+			after.Status = *o.Status.DeepCopy()
+		}
+		maps.Copy(after.Annotations, o.Annotations)
+		d.keepPool(name, after)
+		d.parts.PoolChanged(before, after)
+	case status.Object:
+		before := d.Class(name)
+		if before == nil || before.GetUID() != o.GetUID() || before.GetGeneration() != o.GetGeneration() {
+			return nil
+		}
+		after := copyOf(before)
+		if base != nil {
+			if !equality.Semantic.DeepEqual(part(before, "Status").Interface(), part(base.(status.Object), "Status").Interface()) {
+				return outdated(karpenter.NodeClasses(d.parts.Class), name)
+			}
+			part(after, "Status").Set(part(copyOf(o), "Status"))
+		}
+		maps.Copy(after.GetAnnotations(), o.GetAnnotations())
+		d.keepClass(name, after)
+		d.parts.ClassChanged(before, after)
+	}
+	d.parts.StatusChanged(name)
+	return nil
+}
+
+// Stamp keeps the annotations of a derived object. Its status may be older than the one kept, and is ignored.
+func (d *Objects) Stamp(stamped client.Object) { _ = d.PutStatus(nil, stamped) }
+
+func outdated(kind karpenter.CustomKind, name string) error {
+	return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Resource}, name, errors.New("its status has changed"))
+}
