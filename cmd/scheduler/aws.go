@@ -1,90 +1,50 @@
 package main
 
 import (
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"context"
+	"errors"
+	"os"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/store"
-	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// nodeSeen returns what the AWS provider can learn from a registered node.
-func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node) aws.NodeSeen {
-	s := aws.NodeSeen{
-		Name: node.Name, InternalIP: objects.InternalIP(node), ImageID: nc.Status.ImageID, InstanceType: nc.Labels[corev1.LabelInstanceTypeStable],
-		InstanceID: capacity.InstanceID(nc.Status.ProviderID), Memory: node.Status.Capacity.Memory().Value(),
-	}
-	if nc.Spec.NodeClassRef != nil {
-		s.NodeClass = nc.Spec.NodeClassRef.Name
-	}
-	return s
-}
-
-// observe returns a func that reports registered nodes to the provider.
-func observe(p *aws.Provider) func(*karpv1.NodeClaim, *corev1.Node) {
-	return func(nc *karpv1.NodeClaim, node *corev1.Node) { p.ObserveNode(nodeSeen(nc, node)) }
-}
-
-// notJoined returns a func that reports claims that did not become nodes in time: to their pool, and to the provider if there was an
-// instance.
-func notJoined(p *aws.Provider, store *store.Store) func(*karpv1.NodeClaim, string) {
-	return func(nc *karpv1.NodeClaim, message string) {
-		store.NotRegistered(nc, message)
-		if nc.Status.ProviderID != "" {
-			p.NotJoined(boughtAs(nc))
-		}
+// onAWS returns AWS, which is called through the clients that connect returns for a region.
+func onAWS(connect func(ctx context.Context, region string) (sdk.Clients, error)) cloud {
+	return cloud{
+		nodeClass: nodeclass.Kind,
+		legacy: func(args *provision.Args) karpenter.LegacyCloud {
+			return nodeclass.Legacy{DefaultInstanceProfile: args.DefaultInstanceProfile}
+		},
+		provider: func(ctx context.Context, s cloudSettings) (cloudprovider.Provider, error) {
+			region := s.args.Region
+			if region == "" {
+				region = os.Getenv("AWS_REGION")
+			}
+			if region == "" {
+				return nil, errors.New("ProvisionArgs: region: required, here or as AWS_REGION")
+			}
+			clients, err := connect(ctx, region)
+			if err != nil {
+				return nil, err
+			}
+			return aws.New(configOf(s, region), clients)
+		},
 	}
 }
 
-// blockOver returns a func that tells when claims in capacity blocks have to end.
-func blockOver(p *aws.Provider) func(*karpv1.NodeClaim) (time.Time, string, bool) {
-	return func(nc *karpv1.NodeClaim) (time.Time, string, bool) {
-		id := nc.Labels[capacity.LabelReservationID]
-		if id == "" {
-			return time.Time{}, "", false
-		}
-		at, ok := p.ReservationOver(id)
-		return at, "its capacity block ends", ok
+func configOf(s cloudSettings, region string) aws.Config {
+	overhead := *s.args.VMMemoryOverheadPercent
+	if overhead == 0 {
+		overhead = -1 // none; for the provider zero means its default
 	}
-}
-
-// takenBack returns a func that reports claims whose capacity is taken back to the provider.
-func takenBack(p *aws.Provider) func(*karpv1.NodeClaim) {
-	return func(nc *karpv1.NodeClaim) { p.Interrupted(boughtAs(nc)) }
-}
-
-// boughtAs returns the offering that a claim's instance was launched with.
-func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
-	return capacity.OfferKey{
-		InstanceType: nc.Labels[corev1.LabelInstanceTypeStable], Zone: nc.Labels[corev1.LabelTopologyZone], CapacityType: nc.Labels[karpv1.CapacityTypeLabelKey],
+	return aws.Config{
+		Region: region, ClusterName: s.args.ClusterName, ClusterEndpoint: s.args.ClusterEndpoint, ClusterCABundle: s.args.ClusterCABundle,
+		ClusterCIDR: s.args.ClusterCIDR, KubernetesVersion: s.kubernetes, VMMemoryOverheadPercent: overhead,
+		ReservedENIs: s.args.ReservedENIs, PrefixDelegation: s.args.PrefixDelegation, InterruptionQueue: s.args.InterruptionQueue, Hold: s.hold, Clock: s.clock,
 	}
-}
-
-// dedicatedClasses returns the node classes of pools and standalone NodeClaims that ask for dedicated tenancy.
-func dedicatedClasses(store *store.Store) map[string]bool {
-	out := map[string]bool{}
-	for _, p := range store.Pools(func(string) ([]*capacity.InstanceType, error) { return nil, nil }) {
-		if asksDedicated(p.Requirements) {
-			out[p.NodeClass] = true
-		}
-	}
-	for _, c := range store.Claims() {
-		if ordersDedicated(c) {
-			out[c.NodeClass] = true
-		}
-	}
-	return out
-}
-
-func asksDedicated(r capacity.Requirements) bool {
-	tenancy, said := r[capacity.LabelTenancy]
-	return said && tenancy.Has("dedicated")
-}
-
-func ordersDedicated(c *capacity.Claim) bool {
-	return c.Order != nil && asksDedicated(c.Order.Requirements)
 }

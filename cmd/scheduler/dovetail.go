@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 
@@ -19,7 +18,6 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
@@ -35,7 +33,7 @@ import (
 // dovetail holds what runs beside the scheduler.
 type dovetail struct {
 	clock        clock.WithTicker
-	connect      func(ctx context.Context, region string) (sdk.Clients, error)
+	cloud        cloud
 	publish      func(ctx context.Context, profiles []profile, f liveState) error
 	others       func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
 	reservations *reservations.Ledger
@@ -47,7 +45,7 @@ type dovetail struct {
 }
 
 func newDovetail() *dovetail {
-	d := &dovetail{clock: clock.RealClock{}, connect: sdk.Connect, publish: publish, others: outOfTree}
+	d := &dovetail{clock: clock.RealClock{}, cloud: onAWS(sdk.Connect), publish: publish, others: outOfTree}
 	d.reservations = reservations.New(d.clock)
 	return d
 }
@@ -103,7 +101,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err := d.endings(cc, profiles[0].args, p); err != nil {
 		return err
 	}
-	if err := p.watch(cc, sched); err != nil {
+	if err := p.watch(cc, sched, d.cloud.nodeClass.Label()); err != nil {
 		return err
 	}
 	p.connect(ctx)
@@ -211,29 +209,6 @@ func (d *dovetail) until(ctx context.Context, scheduler func(context.Context) er
 		return cause
 	}
 	return err
-}
-
-func (d *dovetail) provider(ctx context.Context, args *provision.Args, server string, hold func() error) (*aws.Provider, error) {
-	region := args.Region
-	if region == "" {
-		region = os.Getenv("AWS_REGION")
-	}
-	if region == "" {
-		return nil, errors.New("ProvisionArgs: region: required, here or as AWS_REGION")
-	}
-	clients, err := d.connect(ctx, region)
-	if err != nil {
-		return nil, err
-	}
-	overhead := *args.VMMemoryOverheadPercent
-	if overhead == 0 {
-		overhead = -1 // none; for the provider zero means its default
-	}
-	return aws.New(aws.Config{
-		Region: region, ClusterName: args.ClusterName, ClusterEndpoint: args.ClusterEndpoint, ClusterCABundle: args.ClusterCABundle,
-		ClusterCIDR: args.ClusterCIDR, KubernetesVersion: server, VMMemoryOverheadPercent: overhead,
-		ReservedENIs: args.ReservedENIs, PrefixDelegation: args.PrefixDelegation, InterruptionQueue: args.InterruptionQueue, Hold: hold, Clock: d.clock,
-	}, clients)
 }
 
 // worlds returns the views of the cluster for the planner and for launches: one for each goroutine that uses one.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
@@ -129,9 +129,11 @@ func (nodeBuilder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Nod
 	return karpenter.PlannedNodeObject(p, name)
 }
 
-// nodeOfClaim is NodeFor for package lifecycle, which has the NodeClaim object.
-func nodeOfClaim(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
-	return karpenter.NodeFor(karpenter.ClaimOf(claim, nodeclass.Kind.GroupKind()), inst, nil), nil
+// nodeOfClaim returns NodeFor for package lifecycle, which has the NodeClaim object. class is the kind of its node class.
+func nodeOfClaim(class schema.GroupKind) func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error) {
+	return func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
+		return karpenter.NodeFor(karpenter.ClaimOf(claim, class), inst, nil), nil
+	}
 }
 
 // noExecute returns a func that returns the taints of a Node that evict pods.

@@ -55,6 +55,23 @@ func hosted(ctx context.Context, p chaos.Process) error { return host(ctx, p, ho
 
 // host does that with a configuration and more plugins.
 func host(ctx context.Context, p chaos.Process, text string, more frameworkruntime.Registry) error {
+	return hostOn(ctx, simulatedAWS(p), p, text, more)
+}
+
+// simulatedAWS returns AWS as a process reaches the simulator.
+func simulatedAWS(p chaos.Process) cloud {
+	return onAWS(func(_ context.Context, region string) (sdk.Clients, error) {
+		return sdk.NewClients(awssdk.Config{
+			Region: region, BaseEndpoint: awssdk.String(chaos.Endpoint), HTTPClient: &http.Client{Transport: p.Cloud},
+			Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
+				return awssdk.Credentials{AccessKeyID: "SIMULATED", SecretAccessKey: "simulated"}, nil
+			}),
+		}, p.Clock), nil
+	})
+}
+
+// hostOn does that on a cloud.
+func hostOn(ctx context.Context, on cloud, p chaos.Process, text string, more frameworkruntime.Registry) error {
 	decoded, _, err := configscheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
 	if err != nil {
 		return fmt.Errorf("reading the configuration: %w", err)
@@ -77,14 +94,7 @@ func host(ctx context.Context, p chaos.Process, text string, more frameworkrunti
 	defer cc.EventBroadcaster.Shutdown()
 	d := newDovetail()
 	d.clock = p.Clock
-	d.connect = func(_ context.Context, region string) (sdk.Clients, error) {
-		return sdk.NewClients(awssdk.Config{
-			Region: region, BaseEndpoint: awssdk.String(chaos.Endpoint), HTTPClient: &http.Client{Transport: p.Cloud},
-			Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
-				return awssdk.Credentials{AccessKeyID: "SIMULATED", SecretAccessKey: "simulated"}, nil
-			}),
-		}, p.Clock), nil
-	}
+	d.cloud = on
 	d.publish = func(context.Context, []profile, liveState) error { return nil } // /configz can hold only one
 	d.others = func() frameworkruntime.Registry {
 		all := outOfTree()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -14,11 +13,10 @@ import (
 	schedulerserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/aws"
-	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/daemons"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
@@ -41,7 +39,7 @@ type parts struct {
 	client   kubernetes.Interface
 	store    *store.Store
 	external *karpenter.ExternalController
-	provider *aws.Provider
+	provider cloudprovider.Provider
 	groups   *gangs
 	pending  *pending.Pods
 	spending *spending.Guard
@@ -65,16 +63,16 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	}
 	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
 	p := &parts{client: client, events: podevents.New(recorder), external: karpenter.NewExternalController(client, d.clock)}
-	if p.store, err = store.New(asJSON(cc.KubeConfig), nodeclass.Kind, recorder, d.clock); err != nil {
+	if p.store, err = store.New(asJSON(cc.KubeConfig), d.cloud.nodeClass, recorder, d.clock); err != nil {
 		return nil, err
 	}
-	if err := pools(p.store, profiles); err != nil {
+	if err := pools(p.store, d.cloud, profiles); err != nil {
 		return nil, err
 	}
 	d.binding(profiles, cc.InformerFactory)
 	p.store.SetHold(p.external.Hold)
 	p.store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
-	p.provider, err = d.provider(ctx, profiles[0].args, server, p.external.Hold)
+	p.provider, err = d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server, hold: p.external.Hold, clock: d.clock})
 	return p, err
 }
 
@@ -113,7 +111,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
 			Effort: provisioning.DefaultEffort, NodeSurcharge: args.NodeSurchargeDollarsPerHour, PriceFactor: args.PriceFactors},
 	}, launch.Parts{
-		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, NodeClass: nodeclass.Kind.Label(), Claims: p.store, World: world, Recheck: recheck, Planner: planner.New(), Rooms: planner.New(),
+		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(), Claims: p.store, World: world, Recheck: recheck, Planner: planner.New(), Rooms: planner.New(),
 		Nodes: nodeBuilder{}, Cluster: apiserver.New(p.client, boundTo), Queue: queue{sched}, Events: p.events,
 		Pending: p.pending, Owners: owners, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
@@ -127,8 +125,8 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, args *provision.Args, p *parts) (err error) {
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	p.life, err = lifecycle.New(lifecycle.Config{
-		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider, NodeClass: nodeclass.Kind.Label(),
-		NodeFor: nodeOfClaim, Registering: p.launch.Nodes.ClaimNamed, Registered: observe(p.provider), NotRegistered: notJoined(p.provider, p.store),
+		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(),
+		NodeFor: nodeOfClaim(d.cloud.nodeClass.GroupKind()), Registering: p.launch.Nodes.ClaimNamed, Registered: observe(p.provider), NotRegistered: notJoined(p.provider, p.store),
 		ExpectedTaints: p.store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: p.store.Recorder(), Clock: d.clock,
 		Hold: p.external.Hold, Close: p.launch.Nodes.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,
 		GivingUp: func(claim, why string, fault *guard.Fault) {
@@ -148,9 +146,9 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, args *prov
 }
 
 // watch registers handlers with the scheduler's informers, and with its cache for nodes.
-func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler) error {
+func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler, nodeClass capacity.NodeClassLabel) error {
 	f := cc.InformerFactory
-	if err := f.Core().V1().Nodes().Informer().SetTransform(lifecycle.HideEphemeralTaints(nodeclass.Kind.Label())); err != nil {
+	if err := f.Core().V1().Nodes().Informer().SetTransform(lifecycle.HideEphemeralTaints(nodeClass)); err != nil {
 		return fmt.Errorf("hiding the taints of nodes that are still initializing: %w", err)
 	}
 	simulate.ObserveNodes(sched, func(before, now *corev1.Node) {
@@ -200,21 +198,19 @@ func (p *parts) connect(ctx context.Context) {
 		if gone {
 			p.provider.DeleteNodeClass(nc.GetName())
 		} else {
-			p.provider.SetNodeClass(nc.(*ec2nc.EC2NodeClass))
+			p.provider.SetNodeClass(nc)
 		}
 	})
-	p.store.OnClassEnd(func(ctx context.Context, nc status.Object) error {
-		return p.provider.ReleaseClass(ctx, nc.(*ec2nc.EC2NodeClass))
-	})
+	p.store.OnClassEnd(p.provider.ReleaseClass)
 	p.store.SetClusterCA(p.provider.ClusterCA)
 	p.store.SetTypes(p.provider.InstanceTypes)
 	p.provider.OnChange(p.store.TypesChanged)
 	p.provider.OnChange(p.launch.Triggers.Changed)
 	p.provider.OnInterruption(p.ending.Interrupted)
 	p.provider.OnLearned(func(class, value string) error { return p.store.Note(ctx, class, objects.AnnotationLearned, value) })
-	p.provider.OnNodeClass(func(name string, generation int64, st ec2nc.EC2NodeClassStatus) {
-		if err := p.store.SetNodeClassStatus(ctx, nodeclass.Resolved(name, generation, st)); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "ec2NodeClass", name)
+	p.provider.OnNodeClass(func(resolved status.Object) {
+		if err := p.store.SetNodeClassStatus(ctx, resolved); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Could not write the status of a node class", "nodeClass", resolved.GetName())
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/store"
@@ -16,9 +15,11 @@ import (
 )
 
 // pools gives the store what the profiles say about pools.
-func pools(store *store.Store, profiles []profile) error {
-	store.Derived().SetLegacy(nodeclass.Legacy{DefaultInstanceProfile: profiles[0].args.DefaultInstanceProfile})
-	definitions := karpenter.NewDefinitions(nodeclass.CRDs())
+func pools(store *store.Store, on cloud, profiles []profile) error {
+	if on.legacy != nil {
+		store.Derived().SetLegacy(on.legacy(profiles[0].args))
+	}
+	definitions := karpenter.NewDefinitions(on.nodeClass.Definitions())
 	var all []karpenter.Profile
 	for _, p := range profiles {
 		one := karpenter.Profile{Scheduler: p.config.SchedulerName, Others: p.args.ProvisionFor}
@@ -26,7 +27,7 @@ func pools(store *store.Store, profiles []profile) error {
 		if one.Selects, err = selects(p.args); err != nil {
 			return fmt.Errorf("profile %q: %s arguments: nodePoolSelector: %w", p.config.SchedulerName, provision.Name, err)
 		}
-		nodePools, classes, errs := karpenter.ReadInline(definitions, nodeclass.Kind, inline(p.args.NodePools), inline(p.args.EC2NodeClasses))
+		nodePools, classes, errs := karpenter.ReadInline(definitions, on.nodeClass, inline(p.args.NodePools), inline(p.args.EC2NodeClasses))
 		if len(errs) > 0 {
 			return fmt.Errorf("profile %q: %s arguments: %w", p.config.SchedulerName, provision.Name, errs.ToAggregate())
 		}

@@ -131,6 +131,7 @@ var Rules = []Rule{
 	{"test/chaos", own("pkg", "plugins", "cmd"), "a checker that shared code with the product would share its mistakes"},
 	{"test/kubeapi", own("pkg", "plugins", "cmd"), "an API server that shared code with the product would share its mistakes"},
 	{"test/ec2", own("pkg", "plugins", "cmd"), "a simulator that shared code with the product would share its mistakes"},
+	{"test/fakecloud", append(own("pkg/aws", "plugins", "cmd"), awsSDK, ec2Types), "it shows that another cloud needs nothing of AWS"},
 	{"test/worlds/check", own("pkg", "plugins", "cmd"), "a checker that shared code with the product would share its mistakes"},
 	{"test/cluster", []string{scheduler}, "the test binaries that import it must link in seconds"},
 }

@@ -278,7 +278,7 @@ func TestNothingAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			told := make(chan ec2nc.EC2NodeClassStatus, 100)
-			p.OnNodeClass(func(_ string, _ int64, st ec2nc.EC2NodeClassStatus) { told <- st })
+			p.OnNodeClass(func(o status.Object) { told <- o.(*ec2nc.EC2NodeClass).Status })
 			p.SetNodeClass(nodeClass())
 			if _, unready := p.InstanceTypes("default"); unready == nil {
 				t.Error("usable before anything is known")
@@ -383,7 +383,7 @@ func TestClassSurvivesAPanic(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := make(chan ec2nc.EC2NodeClassStatus, 100)
-	p.OnNodeClass(func(_ string, _ int64, st ec2nc.EC2NodeClassStatus) { told <- st })
+	p.OnNodeClass(func(o status.Object) { told <- o.(*ec2nc.EC2NodeClass).Status })
 	p.SetNodeClass(nodeClass())
 	done := make(chan struct{})
 	go func() {

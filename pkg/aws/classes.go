@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -34,7 +35,7 @@ type classes struct {
 	running     func(*class)
 	stops       map[string]context.CancelFunc
 	onLearned   func(nodeClass, value string) error
-	onNodeClass []func(name string, generation int64, status ec2nc.EC2NodeClassStatus)
+	onNodeClass []func(resolved status.Object)
 }
 
 func newClasses(c clock.WithTicker, a account, changed func()) *classes {
@@ -67,8 +68,8 @@ func (s *classes) run(ctx context.Context) {
 }
 
 // SetNodeClass stores a version of the object from the watch. It is resolved in the background; until then the class is not ready.
-func (s *classes) SetNodeClass(nc *ec2nc.EC2NodeClass) {
-	nc = nc.DeepCopy()
+func (s *classes) SetNodeClass(o status.Object) {
+	nc := o.(*ec2nc.EC2NodeClass).DeepCopy()
 	s.mu.Lock()
 	c, ok := s.byName[nc.Name]
 	if !ok {
@@ -101,9 +102,9 @@ func (s *classes) DeleteNodeClass(name string) {
 	}
 }
 
-// OnNodeClass registers a function that is called with the status of a class whenever it changes. Register it before Run. It is called
-// from the class's own goroutine and may block.
-func (s *classes) OnNodeClass(f func(name string, generation int64, status ec2nc.EC2NodeClassStatus)) {
+// OnNodeClass registers a function that is called with what a class is resolved to whenever its status changes. Register it before Run. It
+// is called from the class's own goroutine and may block.
+func (s *classes) OnNodeClass(f func(resolved status.Object)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onNodeClass = append(s.onNodeClass, f)
@@ -183,7 +184,8 @@ func (s *classes) ReservationOver(id string) (time.Time, bool) {
 
 // ReleaseClass removes the instance profiles that were created for the role of a class that is about to be deleted and that no claim
 // uses any more. Its launch templates are removed when they have been unused for a while. ReleaseClass may be called again.
-func (s *classes) ReleaseClass(ctx context.Context, nc *ec2nc.EC2NodeClass) error {
+func (s *classes) ReleaseClass(ctx context.Context, o status.Object) error {
+	nc := o.(*ec2nc.EC2NodeClass)
 	s.DeleteNodeClass(nc.Name) // otherwise the resolver would create a new profile
 	return s.account.profiles.RemoveOf(ctx, nc)
 }

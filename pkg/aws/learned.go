@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -65,19 +66,8 @@ func (l *learned) see(amounts map[typeAndImage]int64) (changed bool) {
 	return next != nil
 }
 
-// NodeSeen is a node whose kubelet has registered.
-type NodeSeen struct {
-	NodeClass string
-	Name      string
-	// InstanceID, InstanceType and ImageID are those of its instance.
-	InstanceID, InstanceType, ImageID string
-	// InternalIP and Memory (capacity, in bytes) are as the kubelet reports them.
-	InternalIP string
-	Memory     int64
-}
-
 // ObserveNode learns from a registered node. It may be called with the same node many times, and doesn't block.
-func (s *classes) ObserveNode(n NodeSeen) {
+func (s *classes) ObserveNode(n cloudprovider.RegisteredNode) {
 	news := s.learned.see(map[typeAndImage]int64{{n.InstanceType, n.ImageID}: n.Memory})
 	c := s.get(n.NodeClass)
 	if c == nil {

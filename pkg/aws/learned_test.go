@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -47,7 +48,7 @@ func TestMemoryIsLearned(t *testing.T) {
 		{"a larger one does not count", image, 7800 * mi, 7699, 7025},
 	} {
 		version := w.Version()
-		n := NodeSeen{NodeClass: "default", InstanceType: "m5.large", ImageID: tt.image, Memory: tt.seen}
+		n := cloudprovider.RegisteredNode{NodeClass: "default", InstanceType: "m5.large", ImageID: tt.image, Memory: tt.seen}
 		w.ObserveNode(n)
 		before := w.types("default")
 		total, free := memory()
@@ -75,8 +76,8 @@ func TestWhatIsDiscoveredIsKept(t *testing.T) {
 	})
 	w.SetNodeClass(nodeClass())
 	image := plainImage(w.status("default", isReady("True")))
-	w.ObserveNode(NodeSeen{NodeClass: "default", Name: "i-1", InstanceID: "i-1", InstanceType: "m5.large", ImageID: image, Memory: 7700 * mi})
-	w.ObserveNode(NodeSeen{NodeClass: "default", InstanceType: "c5.large", ImageID: "ami-of-yesterday", Memory: 1})
+	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", Name: "i-1", InstanceID: "i-1", InstanceType: "m5.large", ImageID: image, Memory: 7700 * mi})
+	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", InstanceType: "c5.large", ImageID: "ami-of-yesterday", Memory: 1})
 	var value string
 	select {
 	case value = <-kept:
@@ -129,7 +130,7 @@ func TestWhatIsDiscoveredIsKeptNowAndThen(t *testing.T) {
 		t.Errorf("nothing learned: again in %v, %d calls", d, calls)
 	}
 	see := func(memory int64) {
-		p.ObserveNode(NodeSeen{NodeClass: nc.Name, InstanceType: "m5.large", ImageID: "ami-1", Memory: memory * mi})
+		p.ObserveNode(cloudprovider.RegisteredNode{NodeClass: nc.Name, InstanceType: "m5.large", ImageID: "ami-1", Memory: memory * mi})
 	}
 	for i, step := range []struct {
 		do    func()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
@@ -34,7 +35,7 @@ func TestNameFormIsLearned(t *testing.T) {
 		t.Errorf("named %q before anybody knows", i.NodeName)
 	}
 	short, _ := bootstrap.NameShortDNS.Name(&i)
-	seen := NodeSeen{NodeClass: "default", Name: short, InstanceID: i.ID, InternalIP: i.InternalIP, InstanceType: i.InstanceType, ImageID: i.ImageID}
+	seen := cloudprovider.RegisteredNode{NodeClass: "default", Name: short, InstanceID: i.ID, InternalIP: i.InternalIP, InstanceType: i.InstanceType, ImageID: i.ImageID}
 	w.ObserveNode(seen)
 	if i := described(); i.NameUnsure || i.NodeName != short {
 		t.Errorf("named %q, unsure %v; want %q", i.NodeName, i.NameUnsure, short)

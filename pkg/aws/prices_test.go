@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
@@ -129,7 +130,7 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 		f.Types[i] = &other
 	}), "m6g.large")
 	image := plainImage(w.status("default", isReady("True")))
-	w.ObserveNode(NodeSeen{InstanceType: "m5.xlarge", ImageID: image, Memory: 1 << 30})
+	w.ObserveNode(cloudprovider.RegisteredNode{InstanceType: "m5.xlarge", ImageID: image, Memory: 1 << 30})
 	check("a lesson", w.types("default"), "m5.xlarge")
 }
 

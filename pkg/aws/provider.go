@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -41,6 +42,8 @@ type Provider struct {
 	counts    *capacityreservation.Counts
 	offers    offerCaches
 }
+
+var _ cloudprovider.Provider = (*Provider)(nil)
 
 // regions keeps the data of the region up to date.
 type regions interface {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
@@ -44,7 +45,7 @@ func (s *classes) publish(ctx context.Context, c *class, r *resolution) {
 	fs := s.onNodeClass
 	s.mu.Unlock()
 	for _, f := range fs {
-		f(c.name, r.class.Generation, *st.DeepCopy())
+		f(nodeclass.Resolved(c.name, r.class.Generation, st))
 	}
 }
 

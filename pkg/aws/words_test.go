@@ -13,6 +13,7 @@ import (
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -74,10 +75,10 @@ func inBubble(t *testing.T, instead func(*http.Request) *http.Response, do func(
 		if q.Provider, err = New(Config{Region: "us-west-2", ClusterName: "films", KubernetesVersion: "1.36"}, sdk.NewClients(cfg, clock.RealClock{})); err != nil {
 			t.Fatal(err)
 		}
-		q.OnNodeClass(func(name string, _ int64, st ec2nc.EC2NodeClassStatus) {
+		q.OnNodeClass(func(o status.Object) {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.told[name] = st
+			q.told[o.GetName()] = o.(*ec2nc.EC2NodeClass).Status
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -78,9 +79,9 @@ func newWorld(t *testing.T, opts ...worldOption) *world {
 		}
 	}
 	p.OnChange(func() { poke(w.changed) })
-	p.OnNodeClass(func(name string, _ int64, st ec2nc.EC2NodeClassStatus) {
+	p.OnNodeClass(func(o status.Object) {
 		w.mu.Lock()
-		w.told[name] = st
+		w.told[o.GetName()] = o.(*ec2nc.EC2NodeClass).Status
 		w.mu.Unlock()
 		poke(w.statuses)
 	})

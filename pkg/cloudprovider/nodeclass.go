@@ -2,6 +2,7 @@ package cloudprovider
 
 import (
 	"github.com/awslabs/operatorpkg/status"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +20,8 @@ type NodeClassKind struct {
 	// New returns an empty object, NewList an empty list of objects.
 	New     func() status.Object
 	NewList func() List
+	// Definitions returns the definitions of Karpenter's kinds and of this one. The caller owns them.
+	Definitions func() []*apiextensionsv1.CustomResourceDefinition
 	// Finalizer keeps a deleted object until its cloud resources are removed.
 	Finalizer string
 	// HashKey and HashVersionKey are the annotations, on a node class and on its NodeClaims, with the hash that Hash returns.

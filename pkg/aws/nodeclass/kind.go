@@ -17,6 +17,7 @@ var Kind = cloudprovider.NodeClassKind{
 	Resource:         "ec2nodeclasses",
 	New:              func() status.Object { return &ec2nc.EC2NodeClass{} },
 	NewList:          func() cloudprovider.List { return &ec2nc.EC2NodeClassList{} },
+	Definitions:      CRDs,
 	Finalizer:        ec2nc.TerminationFinalizer,
 	HashKey:          ec2nc.AnnotationEC2NodeClassHash,
 	HashVersionKey:   ec2nc.AnnotationEC2NodeClassHashVersion,

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/store"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/plugins/provision"
+)
+
+// cloud is a cloud as this program uses it. A second cloud is a second value.
+type cloud struct {
+	nodeClass cloudprovider.NodeClassKind
+	// legacy converts the cloud's settings of Provisioners; nil: its clusters have none.
+	legacy func(args *provision.Args) karpenter.LegacyCloud
+	// provider returns the provider. It makes no request.
+	provider func(ctx context.Context, s cloudSettings) (cloudprovider.Provider, error)
+}
+
+// cloudSettings are what a provider is made from.
+type cloudSettings struct {
+	args *provision.Args
+	// kubernetes is the version of the API server.
+	kubernetes string
+	// hold returns why nothing may be changed now, or nil.
+	hold  func() error
+	clock clock.WithTicker
+}
+
+// nodeSeen returns what the provider can learn from a registered node.
+func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node) cloudprovider.RegisteredNode {
+	s := cloudprovider.RegisteredNode{
+		Name: node.Name, InternalIP: objects.InternalIP(node), ImageID: nc.Status.ImageID, InstanceType: nc.Labels[corev1.LabelInstanceTypeStable],
+		InstanceID: capacity.InstanceID(nc.Status.ProviderID), Memory: node.Status.Capacity.Memory().Value(),
+	}
+	if nc.Spec.NodeClassRef != nil {
+		s.NodeClass = nc.Spec.NodeClassRef.Name
+	}
+	return s
+}
+
+// observe returns a func that reports registered nodes to the provider.
+func observe(p cloudprovider.Provider) func(*karpv1.NodeClaim, *corev1.Node) {
+	return func(nc *karpv1.NodeClaim, node *corev1.Node) { p.ObserveNode(nodeSeen(nc, node)) }
+}
+
+// notJoined returns a func that reports claims that did not become nodes in time: to their pool, and to the provider if there was an
+// instance.
+func notJoined(p cloudprovider.Provider, store *store.Store) func(*karpv1.NodeClaim, string) {
+	return func(nc *karpv1.NodeClaim, message string) {
+		store.NotRegistered(nc, message)
+		if nc.Status.ProviderID != "" {
+			p.NotJoined(boughtAs(nc))
+		}
+	}
+}
+
+// blockOver returns a func that tells when claims in capacity blocks have to end.
+func blockOver(p cloudprovider.Provider) func(*karpv1.NodeClaim) (time.Time, string, bool) {
+	return func(nc *karpv1.NodeClaim) (time.Time, string, bool) {
+		id := nc.Labels[capacity.LabelReservationID]
+		if id == "" {
+			return time.Time{}, "", false
+		}
+		at, ok := p.ReservationOver(id)
+		return at, "its capacity block ends", ok
+	}
+}
+
+// takenBack returns a func that reports claims whose capacity is taken back to the provider.
+func takenBack(p cloudprovider.Provider) func(*karpv1.NodeClaim) {
+	return func(nc *karpv1.NodeClaim) { p.Interrupted(boughtAs(nc)) }
+}
+
+// boughtAs returns the offering that a claim's instance was launched with.
+func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
+	return capacity.OfferKey{
+		InstanceType: nc.Labels[corev1.LabelInstanceTypeStable], Zone: nc.Labels[corev1.LabelTopologyZone], CapacityType: nc.Labels[karpv1.CapacityTypeLabelKey],
+	}
+}
+
+// dedicatedClasses returns the node classes of pools and standalone NodeClaims that ask for dedicated tenancy.
+func dedicatedClasses(store *store.Store) map[string]bool {
+	out := map[string]bool{}
+	for _, p := range store.Pools(func(string) ([]*capacity.InstanceType, error) { return nil, nil }) {
+		if asksDedicated(p.Requirements) {
+			out[p.NodeClass] = true
+		}
+	}
+	for _, c := range store.Claims() {
+		if ordersDedicated(c) {
+			out[c.NodeClass] = true
+		}
+	}
+	return out
+}
+
+func asksDedicated(r capacity.Requirements) bool {
+	tenancy, said := r[capacity.LabelTenancy]
+	return said && tenancy.Has("dedicated")
+}
+
+func ordersDedicated(c *capacity.Claim) bool {
+	return c.Order != nil && asksDedicated(c.Order.Requirements)
+}
