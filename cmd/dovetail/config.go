@@ -20,6 +20,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
@@ -61,7 +62,7 @@ func readConfig(file string) (*schedulerConfig, error) {
 		if !enables(&p, provision.Name) {
 			continue // no nodes are launched for its pods
 		}
-		args, err := provision.DecodeArgs(argsOf(&p, provision.Name))
+		args, err := provision.DecodeArgs(pluginargs.Of(p.PluginConfig, provision.Name))
 		if err != nil {
 			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
 		}
@@ -146,15 +147,6 @@ func without(p *schedulerapi.KubeSchedulerProfile, plugins []string) {
 		s.Enabled, s.Disabled = slices.DeleteFunc(s.Enabled, is), slices.DeleteFunc(s.Disabled, is)
 	}
 	p.PluginConfig = slices.DeleteFunc(p.PluginConfig, func(c schedulerapi.PluginConfig) bool { return slices.Contains(plugins, c.Name) })
-}
-
-func argsOf(p *schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object {
-	for _, c := range p.PluginConfig {
-		if c.Name == plugin {
-			return c.Args
-		}
-	}
-	return nil
 }
 
 // apply copies the configuration's settings into those of a plan.

@@ -12,6 +12,7 @@ import (
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
+	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 )
 
 func TestReadConfig(t *testing.T) {
@@ -24,7 +25,7 @@ func TestReadConfig(t *testing.T) {
 		p := &c.profiles[i]
 		names = append(names, p.SchedulerName)
 		for _, plugin := range []string{"Provision", "Binder", "Coscheduling"} {
-			if enables(p, plugin) || argsOf(p, plugin) != nil {
+			if enables(p, plugin) || pluginargs.Of(p.PluginConfig, plugin) != nil {
 				t.Errorf("profile %s still has %s", p.SchedulerName, plugin)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
@@ -25,10 +26,10 @@ func TestExampleProfiles(t *testing.T) {
 	var all []profile
 	for _, p := range cfg.Profiles {
 		one := profile{config: p}
-		if one.args, err = provision.DecodeArgs(argsOf(p, provision.Name)); err != nil {
+		if one.args, err = provision.DecodeArgs(pluginargs.Of(p.PluginConfig, provision.Name)); err != nil {
 			t.Fatal(err)
 		}
-		if one.binder, err = binder.DecodeArgs(argsOf(p, binder.Name)); err != nil {
+		if one.binder, err = binder.DecodeArgs(pluginargs.Of(p.PluginConfig, binder.Name)); err != nil {
 			t.Fatal(err)
 		}
 		if err := one.fits(all); err != nil {

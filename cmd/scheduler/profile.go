@@ -10,12 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
@@ -59,11 +59,11 @@ func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.
 			return nil, fmt.Errorf("profile %q: plugins.preFilter: %s must be the first preFilter plugin, but %s is: name it under preFilter.enabled, too",
 				p.SchedulerName, binder.Name, first)
 		}
-		args, err := provision.DecodeArgs(argsOf(p, provision.Name))
+		args, err := provision.DecodeArgs(pluginargs.Of(p.PluginConfig, provision.Name))
 		if err != nil {
 			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
 		}
-		binding, err := binder.DecodeArgs(argsOf(p, binder.Name))
+		binding, err := binder.DecodeArgs(pluginargs.Of(p.PluginConfig, binder.Name))
 		if err != nil {
 			return nil, fmt.Errorf("profile %q: %w", p.SchedulerName, err)
 		}
@@ -98,15 +98,6 @@ func (p profile) fits(others []profile) error {
 		}
 		if name := p.binder.Contradicts(o.binder); name != "" {
 			return fmt.Errorf("%s arguments: %s: Invalid value: it applies to the whole process, and profile %q has another value", binder.Name, name, o.config.SchedulerName)
-		}
-	}
-	return nil
-}
-
-func argsOf(p schedulerapi.KubeSchedulerProfile, plugin string) runtime.Object {
-	for _, c := range p.PluginConfig {
-		if c.Name == plugin {
-			return c.Args
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
+	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
@@ -50,7 +51,7 @@ func TestShippedConfigurations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return provision.DecodeArgs(argsOf(o.(*schedulerapi.KubeSchedulerConfiguration).Profiles[0], provision.Name))
+			return provision.DecodeArgs(pluginargs.Of(o.(*schedulerapi.KubeSchedulerConfiguration).Profiles[0].PluginConfig, provision.Name))
 		}
 		_, err := decode(text)
 		for _, field := range []string{"clusterName", "region", "interruptionQueue"} {

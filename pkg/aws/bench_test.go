@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/test/fixtures"
 )
 
 // fixed is a catalogue whose data is what a test says.
@@ -30,7 +31,7 @@ func region() *catalog.Region {
 		Zones: map[string][]string{}, Prices: map[string]catalog.Prices{catalog.OnDemand: onDemand, catalog.Spot: spot}, Settled: true,
 	}
 	for i := range 1300 {
-		h := *m5large
+		h := *fixtures.M5Large
 		h.Name, h.Spot, h.OnDemand = fmt.Sprintf("m5.t%04d", i), true, true
 		h.Family, h.Size, h.Category, h.Generation = "m5", h.Name[3:], "m", "5"
 		f.Types = append(f.Types, &h)

@@ -16,6 +16,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
+const mi = int64(1) << 20
+
 // plainImage returns the class's image for amd64 instances without devices.
 func plainImage(st ec2nc.EC2NodeClassStatus) string {
 	for _, a := range st.AMIs {

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/fixtures"
 )
 
 func TestPricesUnknown(t *testing.T) {
@@ -53,7 +54,7 @@ func TestPricesUnknown(t *testing.T) {
 		}
 	}
 	price := typeOf(w.types("default"), "m5.large").Offers[0].Price
-	if price == 0.096 && typeOf(w.types("default"), "c5.large").Offers[0].Price == catalog.Estimate(m5large) {
+	if price == 0.096 && typeOf(w.types("default"), "c5.large").Offers[0].Price == catalog.Estimate(fixtures.M5Large) {
 		t.Error("still estimated")
 	}
 }

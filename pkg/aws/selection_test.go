@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
+	"github.com/dovetail-scheduler/dovetail/test/fixtures"
 )
 
 func TestImageFilters(t *testing.T) {
@@ -73,14 +74,14 @@ func TestChangedClassIsNotReady(t *testing.T) {
 }
 
 func TestAccepts(t *testing.T) {
-	metal := *m5large
+	metal := *fixtures.M5Large
 	metal.Hypervisor = ""
-	xen := *p3x8
-	a1 := *m6gXlarge
+	xen := *fixtures.P38XLarge
+	a1 := *fixtures.M6GXLarge
 	a1.Family = "a1"
-	nested := *m5large
+	nested := *fixtures.M5Large
 	nested.NestedVirtualization = true
-	ena := *trn1
+	ena := *fixtures.Trn132XLarge
 	ena.ENA = true
 	card := func(card, dev int32, kind ec2nc.InterfaceType) *ec2nc.NetworkInterface {
 		return &ec2nc.NetworkInterface{NetworkCardIndex: card, DeviceIndex: dev, InterfaceType: kind}
@@ -91,14 +92,14 @@ func TestAccepts(t *testing.T) {
 		hardware *catalog.Hardware
 		want     bool
 	}{
-		{"anything", func(*ec2nc.EC2NodeClassSpec) {}, m5large, true},
-		{"no image of the architecture", func(*ec2nc.EC2NodeClassSpec) {}, m6gXlarge, false},
+		{"anything", func(*ec2nc.EC2NodeClassSpec) {}, fixtures.M5Large, true},
+		{"no image of the architecture", func(*ec2nc.EC2NodeClassSpec) {}, fixtures.M6GXLarge, false},
 		{"connection tracking needs Nitro", func(s *ec2nc.EC2NodeClassSpec) { s.ConnectionTracking = &ec2nc.ConnectionTracking{} }, &xen, false},
-		{"connection tracking on Nitro", func(s *ec2nc.EC2NodeClassSpec) { s.ConnectionTracking = &ec2nc.ConnectionTracking{} }, m5large, true},
+		{"connection tracking on Nitro", func(s *ec2nc.EC2NodeClassSpec) { s.ConnectionTracking = &ec2nc.ConnectionTracking{} }, fixtures.M5Large, true},
 		{"connection tracking on metal", func(s *ec2nc.EC2NodeClassSpec) { s.ConnectionTracking = &ec2nc.ConnectionTracking{} }, &metal, true},
 		{"no nested virtualization", func(s *ec2nc.EC2NodeClassSpec) {
 			s.CPUOptions = &ec2nc.CPUOptions{NestedVirtualization: ptr.To("enabled")}
-		}, m5large, false},
+		}, fixtures.M5Large, false},
 		{"nested virtualization", func(s *ec2nc.EC2NodeClassSpec) {
 			s.CPUOptions = &ec2nc.CPUOptions{NestedVirtualization: ptr.To("enabled")}
 		}, &nested, true},
@@ -126,7 +127,7 @@ func TestAccepts(t *testing.T) {
 	}
 	nc := nodeClass()
 	r := &resolved{class: nc, family: bootstrap.AL2023, settings: &nodesize.Settings{}, images: []image{{id: "ami-1", arch: "arm64"}}}
-	if accepts(r, &a1) || !accepts(r, m6gXlarge) {
+	if accepts(r, &a1) || !accepts(r, fixtures.M6GXLarge) {
 		t.Error("AL2023 runs on Graviton, but not on the first of them")
 	}
 }

@@ -44,8 +44,8 @@ const (
 	CapacityTypeReserved = "reserved"
 )
 
-// aliases are older spellings of label keys (Karpenter's normalised labels, LB-5).
-var aliases = map[string]string{
+// LabelAliases are the current spellings of label keys by older ones (Karpenter's normalized labels, LB-5).
+var LabelAliases = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
 	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
 	corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
@@ -56,7 +56,7 @@ var aliases = map[string]string{
 
 // NormalLabel returns the current spelling of a label key.
 func NormalLabel(key string) string {
-	if normal, ok := aliases[key]; ok {
+	if normal, ok := LabelAliases[key]; ok {
 		return normal
 	}
 	return key

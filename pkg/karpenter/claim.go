@@ -220,7 +220,7 @@ func claimRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, l
 	minValues := map[string]int{}
 	for _, r := range template {
 		r := *r.DeepCopy()
-		r.Key = Normalize(r.Key)
+		r.Key = capacity.NormalLabel(r.Key)
 		if narrowed[r.Key] == nil {
 			out = append(out, r)
 		} else {
@@ -238,8 +238,8 @@ func claimRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, l
 		out = append(out, r)
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		if narrowed[Normalize(key)] == nil && len(out) < maxRequirements {
-			out = append(out, karpv1.NodeSelectorRequirementWithMinValues{Key: Normalize(key), Operator: corev1.NodeSelectorOpIn, Values: []string{labels[key]}})
+		if narrowed[capacity.NormalLabel(key)] == nil && len(out) < maxRequirements {
+			out = append(out, karpv1.NodeSelectorRequirementWithMinValues{Key: capacity.NormalLabel(key), Operator: corev1.NodeSelectorOpIn, Values: []string{labels[key]}})
 		}
 	}
 	if out == nil {
@@ -264,7 +264,7 @@ func customLabels(requirements []karpv1.NodeSelectorRequirementWithMinValues, ch
 	return out
 }
 
-func wellKnown(key string) bool { return karpv1.WellKnownLabels.Has(Normalize(key)) }
+func wellKnown(key string) bool { return karpv1.WellKnownLabels.Has(capacity.NormalLabel(key)) }
 
 // OwnedByPool reports whether an owner reference names a pool or a Provisioner: then that provisioner has created the claim.
 func OwnedByPool(o metav1.OwnerReference) bool {

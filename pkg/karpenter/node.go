@@ -131,7 +131,7 @@ func completeLabels(labels map[string]string, hostname string) {
 	if _, ok := labels[corev1.LabelOSStable]; !ok {
 		labels[corev1.LabelOSStable] = "linux"
 	}
-	for older, current := range aliases {
+	for older, current := range capacity.LabelAliases {
 		if value, ok := labels[current]; ok {
 			labels[older] = value
 		}

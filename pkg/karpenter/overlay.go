@@ -49,7 +49,7 @@ func overlayOf(o *karpv1alpha1.NodeOverlay) (*overlay, field.ErrorList) {
 		return nil, errs
 	}
 	for i, r := range o.Spec.Requirements {
-		one, err := capacity.NewRequirement(Normalize(r.Key), capacity.Operator(r.Operator), r.Values...)
+		one, err := capacity.NewRequirement(capacity.NormalLabel(r.Key), capacity.Operator(r.Operator), r.Values...)
 		if err != nil {
 			return nil, field.ErrorList{field.Invalid(spec.Child("requirements").Index(i), r.Values, err.Error())}
 		}

@@ -49,7 +49,7 @@ func PoolOf(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
 		return p
 	}
 	for key, value := range customLabels(template.Spec.Requirements, p.Labels) {
-		if only, ok := p.Requirements[Normalize(key)].Single(); ok && only == value {
+		if only, ok := p.Requirements[capacity.NormalLabel(key)].Single(); ok && only == value {
 			p.Labels[key] = value
 		}
 	}
@@ -82,13 +82,13 @@ func poolRequirements(template []karpv1.NodeSelectorRequirementWithMinValues, la
 		out = out.And(r)
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		out = out.And(capacity.ValueIn(Normalize(key), labels[key]))
+		out = out.And(capacity.ValueIn(capacity.NormalLabel(key), labels[key]))
 	}
 	return out, nil
 }
 
 func requirement(from *karpv1.NodeSelectorRequirementWithMinValues) (capacity.Requirement, error) {
-	r, err := capacity.NewRequirement(Normalize(from.Key), capacity.Operator(from.Operator), from.Values...)
+	r, err := capacity.NewRequirement(capacity.NormalLabel(from.Key), capacity.Operator(from.Operator), from.Values...)
 	if err != nil {
 		return r, fmt.Errorf("key %s: %w", from.Key, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -137,11 +138,11 @@ func defaultRequirements(spec *legacy.ProvisionerSpec, cloud LegacyCloud) []karp
 	says := map[string]bool{}
 	out := []karpv1.NodeSelectorRequirementWithMinValues{}
 	for _, r := range spec.Requirements {
-		says[Normalize(r.Key)] = true
+		says[capacity.NormalLabel(r.Key)] = true
 		out = append(out, karpv1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: slices.Clone(r.Values)})
 	}
 	for key := range spec.Labels {
-		says[Normalize(key)] = true
+		says[capacity.NormalLabel(key)] = true
 	}
 	add := func(key string, op corev1.NodeSelectorOperator, values ...string) {
 		if !says[key] {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -172,7 +173,7 @@ func validateTaints(taints []corev1.Taint, at *field.Path, seen map[[2]string]bo
 
 // validateRequirement validates a requirement of a pool.
 func validateRequirement(r *karpv1.NodeSelectorRequirementWithMinValues, at *field.Path) (errs field.ErrorList) {
-	if Normalize(r.Key) == karpv1.NodePoolLabelKey {
+	if capacity.NormalLabel(r.Key) == karpv1.NodePoolLabelKey {
 		return field.ErrorList{setByPool(at.Child("key"))}
 	}
 	return validateTerm(r, at)
@@ -180,7 +181,7 @@ func validateRequirement(r *karpv1.NodeSelectorRequirementWithMinValues, at *fie
 
 // validateTerm validates a requirement on node labels.
 func validateTerm(r *karpv1.NodeSelectorRequirementWithMinValues, at *field.Path) (errs field.ErrorList) {
-	key, values := Normalize(r.Key), at.Child("values")
+	key, values := capacity.NormalLabel(r.Key), at.Child("values")
 	errs = append(errs, metav1validation.ValidateLabelName(r.Key, at.Child("key"))...)
 	errs = append(errs, reserved(key, at.Child("key"))...)
 	if len(r.Key) > maxKey {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -40,6 +41,16 @@ func Decode(obj runtime.Object, kind string, args any) error {
 		return errors.Join(strict...)
 	}
 	return fmt.Errorf("want %s %s, have %T", GroupVersion, kind, obj)
+}
+
+// Of returns a plugin's arguments in a profile's configuration, or nil.
+func Of(config []schedulerapi.PluginConfig, plugin string) runtime.Object {
+	for _, c := range config {
+		if c.Name == plugin {
+			return c.Args
+		}
+	}
+	return nil
 }
 
 // naming adds to err the name of the field that it is about: the error for an invalid duration, for one, doesn't name it.

@@ -12,24 +12,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/test/fixtures"
 )
 
 // Instance types as EC2 describes them.
 var (
-	m5large = &catalog.Hardware{Name: "m5.large", Arch: "amd64", Hypervisor: "nitro", VCPU: 2, MemoryMiB: 8192,
-		Cards: []catalog.NetworkCard{{Interfaces: 3}}, IPv4PerENI: 10}
 	t3micro = &catalog.Hardware{Name: "t3.micro", Arch: "amd64", Hypervisor: "nitro", VCPU: 2, MemoryMiB: 1024,
 		Cards: []catalog.NetworkCard{{Interfaces: 2}}, IPv4PerENI: 2}
-	m6gXlarge = &catalog.Hardware{Name: "m6g.xlarge", Arch: "arm64", Hypervisor: "nitro", VCPU: 4, MemoryMiB: 16384,
-		Cards: []catalog.NetworkCard{{Interfaces: 4}}, IPv4PerENI: 15}
 	m5dMetal = &catalog.Hardware{Name: "m5d.metal", Arch: "amd64", Metal: true, VCPU: 96, MemoryMiB: 393216,
 		Cards: []catalog.NetworkCard{{Interfaces: 15}}, IPv4PerENI: 50, StoreGB: 3600, NVMeGB: 3600, StoreDisk: 4}
-	p3x8 = &catalog.Hardware{Name: "p3.8xlarge", Arch: "amd64", Hypervisor: "xen", VCPU: 32, MemoryMiB: 249856,
-		Cards: []catalog.NetworkCard{{Interfaces: 8}}, IPv4PerENI: 30,
-		GPUs: []catalog.Device{{Name: "V100", Manufacturer: "NVIDIA", Count: 4, MemoryMiB: 16384}}}
-	trn1 = &catalog.Hardware{Name: "trn1.32xlarge", Arch: "amd64", Hypervisor: "nitro", VCPU: 128, MemoryMiB: 524288,
-		Cards: []catalog.NetworkCard{{Interfaces: 5}, {Index: 1, Interfaces: 5}}, IPv4PerENI: 50, EFAs: 8, NeuronCores: 32,
-		Accelerators: []catalog.Device{{Name: "Trainium", Manufacturer: "aws", Count: 16, Neuron: true}}}
 )
 
 // branch is a resource list with n branch interfaces.
@@ -52,7 +43,7 @@ func TestSize(t *testing.T) {
 		volumes                                       int64
 	}{
 		{
-			name: "m5.large with everything left at its default", family: "AL2023", overhead: 0.075, hardware: m5large,
+			name: "m5.large with everything left at its default", family: "AL2023", overhead: 0.075, hardware: fixtures.M5Large,
 			capCPU: 2000,
 			// 8192 - ceil(8192 x 0.075 = 614.4) = 7577
 			capMemory: 7577,
@@ -73,7 +64,7 @@ func TestSize(t *testing.T) {
 			capCPU: 2000, capMemory: 947, cpu: 1930, memory: 548, pods: 4, storage: 17039, volumes: 25,
 		},
 		{
-			name: "m6g.xlarge: Graviton keeps 64 MiB", family: "AL2023", overhead: 0.075, hardware: m6gXlarge,
+			name: "m6g.xlarge: Graviton keeps 64 MiB", family: "AL2023", overhead: 0.075, hardware: fixtures.M6GXLarge,
 			// 16384 - 64 = 16320; - ceil(1224) = 15096; 4 x 14 + 2 = 58 pods; 15096 - (255 + 638) - 100; cpu 60 + 10 + 2 x 5
 			capCPU: 4000, capMemory: 15096, cpu: 3920, memory: 14103, pods: 58, storage: 17039, volumes: 25, extended: branch(18),
 		},
@@ -89,7 +80,7 @@ func TestSize(t *testing.T) {
 			volumes: 21, extended: branch(107),
 		},
 		{
-			name: "p3.8xlarge has GPUs and no Nitro", family: "AL2023", overhead: 0.075, hardware: p3x8,
+			name: "p3.8xlarge has GPUs and no Nitro", family: "AL2023", overhead: 0.075, hardware: fixtures.P38XLarge,
 			// 249856 - ceil(18739.2) = 231116; 8 x 29 + 2 = 234 pods; 231116 - (255 + 2574) - 100; cpu 60 + 10 + 10 + 28 x 2.5
 			capCPU: 32000, capMemory: 231116, cpu: 31850, memory: 228187, pods: 234, storage: 17039,
 			extended: map[corev1.ResourceName]int64{"nvidia.com/gpu": 4},
@@ -97,7 +88,7 @@ func TestSize(t *testing.T) {
 			volumes: 38,
 		},
 		{
-			name: "trn1.32xlarge has Neuron devices, cores and EFA", family: "AL2023", overhead: 0.075, hardware: trn1,
+			name: "trn1.32xlarge has Neuron devices, cores and EFA", family: "AL2023", overhead: 0.075, hardware: fixtures.Trn132XLarge,
 			// 524288 - ceil(39321.6) = 484966; the first card's 5 x 49 + 2 = 247 pods; 484966 - (255 + 2717) - 100
 			// cpu 60 + 10 + 10 + 124 x 2.5 = 390
 			capCPU: 128000, capMemory: 484966, cpu: 127610, memory: 481894, pods: 247, storage: 17039,
@@ -106,14 +97,14 @@ func TestSize(t *testing.T) {
 			volumes: 9,
 		},
 		{
-			name: "maxPods counts, memory is still kept for what the interfaces allow", family: "AL2023", overhead: 0.075, hardware: m5large,
+			name: "maxPods counts, memory is still kept for what the interfaces allow", family: "AL2023", overhead: 0.075, hardware: fixtures.M5Large,
 			spec:   ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{MaxPods: ptr.To[int32](60)}},
 			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 60, storage: 17039, volumes: 25, extended: branch(9),
 		},
 		{
 			// 3 x 9 x 16 + 2 = 434 addresses; below 30 cores 110 pods are recommended. Memory is reserved for 29 pods, as the image
 			// does.
-			name: "prefix delegation", family: "AL2023", overhead: 0.075, prefixes: true, hardware: m5large,
+			name: "prefix delegation", family: "AL2023", overhead: 0.075, prefixes: true, hardware: fixtures.M5Large,
 			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6903, pods: 110, storage: 17039, volumes: 25, extended: branch(9),
 		},
 		{
@@ -128,25 +119,25 @@ func TestSize(t *testing.T) {
 		},
 		{
 			// Xen has no prefixes.
-			name: "prefix delegation without Nitro", family: "AL2023", overhead: 0.075, prefixes: true, hardware: p3x8,
+			name: "prefix delegation without Nitro", family: "AL2023", overhead: 0.075, prefixes: true, hardware: fixtures.P38XLarge,
 			capCPU: 32000, capMemory: 231116, cpu: 31850, memory: 228187, pods: 234, storage: 17039,
 			extended: map[corev1.ResourceName]int64{"nvidia.com/gpu": 4}, volumes: 38,
 		},
 		{
-			name: "Windows: 110 pods, addresses of one interface", family: "Windows2022", overhead: 0.075, hardware: m5large,
+			name: "Windows: 110 pods, addresses of one interface", family: "Windows2022", overhead: 0.075, hardware: fixtures.M5Large,
 			// 7577 - (255 + 11 x 110) - 100; 50 GiB less 2 % is 49, less 4.9 and 1
 			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 110, storage: 44134, volumes: 25,
 			// 10 addresses of which one is the interface's own
 			extended: map[corev1.ResourceName]int64{"vpc.amazonaws.com/PrivateIPv4Address": 9},
 		},
 		{
-			name: "Bottlerocket keeps memory for maxPods, and has a volume for the system", family: "Bottlerocket", overhead: 0.075, hardware: m5large,
+			name: "Bottlerocket keeps memory for maxPods, and has a volume for the system", family: "Bottlerocket", overhead: 0.075, hardware: fixtures.M5Large,
 			spec: ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{MaxPods: ptr.To[int32](110), PodsPerCore: ptr.To[int32](2)}},
 			// 7577 - (255 + 1210) - 100; Bottlerocket ignores podsPerCore
 			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 110, storage: 17039, volumes: 24, extended: branch(9),
 		},
 		{
-			name: "kubelet settings of the class", family: "AL2023", overhead: 0, hardware: m5large,
+			name: "kubelet settings of the class", family: "AL2023", overhead: 0, hardware: fixtures.M5Large,
 			spec: ec2nc.EC2NodeClassSpec{
 				Kubelet: &ec2nc.KubeletConfiguration{
 					PodsPerCore:    ptr.To[int32](5),
@@ -168,7 +159,7 @@ func TestSize(t *testing.T) {
 			storage: 96 << 10, volumes: 24, extended: branch(9),
 		},
 		{
-			name: "the root volume is the one that says so", family: "Custom", overhead: 0.075, hardware: m5large,
+			name: "the root volume is the one that says so", family: "Custom", overhead: 0.075, hardware: fixtures.M5Large,
 			spec: ec2nc.EC2NodeClassSpec{BlockDeviceMappings: []*ec2nc.BlockDeviceMapping{
 				{DeviceName: ptr.To("/dev/sda1"), RootVolume: true, EBS: &ec2nc.BlockDevice{VolumeSize: ptr.To(resource.MustParse("50Gi"))}},
 				{DeviceName: ptr.To("/dev/sdb"), EBS: &ec2nc.BlockDevice{VolumeSize: ptr.To(resource.MustParse("500Gi"))}},
@@ -216,7 +207,7 @@ func TestReservedMoreThanThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, alloc, _ := s.Size(m5large, 0); alloc["memory"] != 0 {
+	if _, alloc, _ := s.Size(fixtures.M5Large, 0); alloc["memory"] != 0 {
 		t.Errorf("allocatable memory is %d, want 0", alloc["memory"])
 	}
 }
@@ -239,7 +230,7 @@ func TestSettingsNameTheField(t *testing.T) {
 
 func TestReservedInterfaces(t *testing.T) {
 	s, _ := SettingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.AL2023, Config{Overhead: 0.075, ReservedENIs: 1})
-	_, alloc, _ := s.Size(m5large, 0)
+	_, alloc, _ := s.Size(fixtures.M5Large, 0)
 	// 2 x 9 + 2 pods; memory is reserved as if no interface were reserved
 	if diff := cmp.Diff(capacity.Resources{"pods": 20, "memory": 6903 * mi}, capacity.Resources{"pods": alloc["pods"], "memory": alloc["memory"]}); diff != "" {
 		t.Errorf("allocatable (-want +got):\n%s", diff)

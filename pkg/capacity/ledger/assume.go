@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -45,12 +46,12 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 				}
 				s.node.took[s.class.Key] = s.class.Class
 			}
-			if i := indexOf(s.class.slots, s); i >= 0 {
+			if i := slices.Index(s.class.slots, s); i >= 0 {
 				s.class.slots = append(s.class.slots[:i:i], s.class.slots[i+1:]...)
 			}
 			s.node.remove(s)
 			if s.group != nil {
-				if i := indexOf(s.group.slots, s); i >= 0 {
+				if i := slices.Index(s.group.slots, s); i >= 0 {
 					s.group.slots = append(s.group.slots[:i:i], s.group.slots[i+1:]...)
 				}
 			}
@@ -81,15 +82,6 @@ func (l *Ledger) landed(uid types.UID, name string) Room {
 		delete(l.assumed, name)
 	}
 	return room
-}
-
-func indexOf(list []*slot, s *slot) int {
-	for i := range list {
-		if list[i] == s {
-			return i
-		}
-	}
-	return -1
 }
 
 // Unassume records that the pod was not bound after all. It keeps its slot for the next attempt if the node still exists.

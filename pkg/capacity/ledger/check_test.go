@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -29,7 +30,7 @@ func check(l *Ledger) error {
 			if s.class != c {
 				return fmt.Errorf("class %s: slot of class %s", key, s.class.Key)
 			}
-			if indexOf(s.node.slots, s) < 0 {
+			if slices.Index(s.node.slots, s) < 0 {
 				return fmt.Errorf("class %s: slot #%d is not on its node's books", key, s.order)
 			}
 			if l.nodes[s.node.key] != s.node {
@@ -95,7 +96,7 @@ func check(l *Ledger) error {
 		}
 		sums := map[int32]int64{}
 		for _, s := range n.slots {
-			if s.node != n || indexOf(s.class.slots, s) < 0 {
+			if s.node != n || slices.Index(s.class.slots, s) < 0 {
 				return fmt.Errorf("node %s: slot #%d is not on its class's books", key, s.order)
 			}
 			sums[s.class.Priority] += s.class.Requests["cpu"]
