@@ -23,9 +23,9 @@ const replaceEvery = 2 * time.Second
 // Replacements plans capacity for the pods of nodes that have to end.
 type Replacements interface {
 	// Replace asks for capacity for these pods on other nodes, as if they had already left theirs. It returns at once. ready means that all
-	// of it is available on initialized nodes; otherwise why says what is missing, or is empty while nodes are being launched. When called
+	// of it is available on initialized nodes; otherwise the error says what is missing, or is nil while nodes are being launched. When called
 	// again, it plans for what is missing. avoid lists nodes that the pods would soon have to leave again.
-	Replace(node string, moving []*corev1.Pod, avoid []string) (ready bool, why string)
+	Replace(node string, moving []*corev1.Pod, avoid []string) (ready bool, err error)
 	// Keep extends the reservations for the pods that will replace these by another minute.
 	Keep(node string)
 	// Forget releases what is left of the reservations.
@@ -51,7 +51,7 @@ type replacements struct {
 //	cordoned -> schedulable:                        when the pool is paused, or the node need not end any more
 type replacedNode struct {
 	node    string
-	missing string // what was last missing for its replacement
+	missing error // what was last missing for its replacement
 }
 
 // pass terminates the nodes that have to end. Capacity for their pods is prepared before that, so that a drain moves pods to nodes that
@@ -128,8 +128,8 @@ func (r *replacements) advance(ctx context.Context, d *decision, avoid []string,
 		if !ready || err != nil {
 			return min(replaceEvery, d.at.Sub(now)), err
 		}
-	} else if begun := r.begun[d.uid()]; begun != nil && begun.missing != "" {
-		r.recorder.Eventf(d.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without replacement capacity for all pods: %s", begun.missing)
+	} else if begun := r.begun[d.uid()]; begun != nil && begun.missing != nil {
+		r.recorder.Eventf(d.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without replacement capacity for all pods: %v", begun.missing)
 	}
 	brake := r.terminations.brake
 	if !d.forced && (r.terminations.braked(d.candidate) || !brake.Take(now)) {
@@ -167,11 +167,11 @@ func (r *replacements) prepare(ctx context.Context, d *decision, avoid []string,
 	if len(moving) == 0 {
 		return true, nil
 	}
-	ready, why := r.capacity.Replace(d.node.Name, moving, avoid)
-	if why != begun.missing && why != "" {
-		r.recorder.Eventf(d.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No replacement capacity for the pods of the node yet: %s", why)
+	ready, missing := r.capacity.Replace(d.node.Name, moving, avoid)
+	if missing != nil && (begun.missing == nil || missing.Error() != begun.missing.Error()) {
+		r.recorder.Eventf(d.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "No replacement capacity for the pods of the node yet: %v", missing)
 	}
-	begun.missing = why
+	begun.missing = missing
 	return ready, nil
 }
 

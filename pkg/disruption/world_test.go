@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -153,13 +152,16 @@ func (w *world) Fence(node string) bool {
 }
 
 // Replace stands for the launch controller's.
-func (w *world) Replace(node string, moving []*corev1.Pod, avoid []string) (bool, string) {
+func (w *world) Replace(node string, moving []*corev1.Pod, avoid []string) (bool, error) {
 	w.asked[node], w.avoid[node] = nil, slices.Sorted(slices.Values(avoid))
 	for _, p := range moving {
 		w.asked[node] = append(w.asked[node], p.Name)
 	}
 	slices.Sort(w.asked[node])
-	return w.room == "ready", strings.TrimPrefix(w.room, "ready")
+	if w.room == "ready" || w.room == "" {
+		return w.room == "ready", nil
+	}
+	return false, errors.New(w.room)
 }
 
 func (w *world) Keep(node string)   { w.kept = append(w.kept, node) }

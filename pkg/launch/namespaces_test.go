@@ -114,8 +114,8 @@ func TestOnlySelectedNamespacesAreReplaced(t *testing.T) {
 	w.build()
 	pod := w.pod(0)
 	pod.Spec.NodeName = "n"
-	if ready, why := w.parts.Replacements.Replace("n", []*corev1.Pod{pod}, nil); ready || !strings.Contains(why, "pod d/p0: no node may be launched for pods of namespace") {
-		t.Errorf("ready %v, %q", ready, why)
+	if ready, why := w.parts.Replacements.Replace("n", []*corev1.Pod{pod}, nil); ready || why == nil || !strings.Contains(why.Error(), "pod d/p0: no node may be launched for pods of namespace") {
+		t.Errorf("ready %v, %v", ready, why)
 	}
 	select {
 	case <-w.parts.Triggers.Demand():

@@ -212,8 +212,8 @@ func TestReplacementIsHeld(t *testing.T) {
 	if got := w.bought(); len(got) != 0 {
 		t.Errorf("bought %v", got)
 	}
-	if ready, why := w.parts.Replacements.Replace(node, pods, nil); ready || why == "" {
-		t.Errorf("ready: %v, why: %q", ready, why)
+	if ready, why := w.parts.Replacements.Replace(node, pods, nil); ready || why == nil {
+		t.Errorf("ready: %v, why: %v", ready, why)
 	}
 }
 

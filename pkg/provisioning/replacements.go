@@ -2,6 +2,7 @@ package provisioning
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,11 +53,11 @@ type move struct {
 }
 
 // Replace asks for capacity for the pods of a node that has to go, as if they had already left it. It reports whether all of it is
-// available on initialized nodes; otherwise why says what is missing, or is "" while nodes are being launched. It returns at once. The
+// available on initialized nodes; otherwise the error says what is missing, or is nil while nodes are being launched. It returns at once. The
 // capacity is reserved by owner and class, for the pods that the owners will create as replacements. The caller has to call Replace or Keep
 // repeatedly until those exist. avoid lists nodes that will be gone soon themselves: no capacity is planned there.
-func (r *Replacements) Replace(node string, pods []*corev1.Pod, avoid []string) (ready bool, why string) {
-	wanted, problem := r.successors(pods)
+func (r *Replacements) Replace(node string, pods []*corev1.Pod, avoid []string) (ready bool, err error) {
+	wanted, err := r.successors(pods)
 	now := r.clock.Now()
 	var held map[ledger.Successor]int
 	up, total := 0, 0
@@ -77,15 +78,18 @@ func (r *Replacements) Replace(node string, pods []*corev1.Pod, avoid []string) 
 	complete := len(missing(wanted, held)) == 0
 	mv.asked = !complete && mv.tries < moveTries && !now.Before(mv.next)
 	try := mv.asked
-	why = cmp.Or(problem, mv.why)
+	why := mv.why
 	r.mu.Unlock()
 	switch {
 	case complete:
-		return up == total && problem == "", problem
+		return up == total && err == nil, err
 	case try:
 		r.triggers.Replan()
 	}
-	return false, why
+	if err == nil && why != "" {
+		err = errors.New(why)
+	}
+	return false, err
 }
 
 // Keep extends the reservations that Replace has made.
@@ -101,23 +105,23 @@ func (r *Replacements) Forget(node string) {
 	r.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(node) })
 }
 
-// successors returns the pods that will replace these, by owner and class; problem says why capacity can't be planned for one of them.
-func (r *Replacements) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*corev1.Pod, problem string) {
+// successors returns the pods that will replace these, by owner and class; the error says why capacity can't be planned for one of them.
+func (r *Replacements) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*corev1.Pod, err error) {
 	out = map[ledger.Successor][]*corev1.Pod{}
 	for _, pod := range pods {
-		if err := r.namespaces.mayLaunch(pod.Namespace); err != nil {
-			problem = fmt.Sprintf("pod %s: %v", klog.KObj(pod), err)
+		if bad := r.namespaces.mayLaunch(pod.Namespace); bad != nil {
+			err = fmt.Errorf("pod %s: %w", klog.KObj(pod), bad)
 			continue
 		}
-		next, class, err := r.pending.Classes.Successor(pod)
-		if err != nil {
-			problem = fmt.Sprintf("pod %s: %v", klog.KObj(pod), err)
+		next, class, bad := r.pending.Classes.Successor(pod)
+		if bad != nil {
+			err = fmt.Errorf("pod %s: %w", klog.KObj(pod), bad)
 			continue
 		}
 		key := ledger.Successor{Owner: objects.Controller(pod), Class: class.Key}
 		out[key] = append(out[key], next)
 	}
-	return out, problem
+	return out, err
 }
 
 // missing returns the pods for whose successors no capacity is reserved, in no particular order.

@@ -37,9 +37,9 @@ func TestMissing(t *testing.T) {
 	w := newWorld()
 	pods := bound(4)
 	pods[3].OwnerReferences[0].UID = "other"
-	wanted, problem := w.replacements().successors(pods)
-	if problem != "" || len(missing(wanted, nil)) != 4 {
-		t.Fatalf("wanted %v, problem %q", wanted, problem)
+	wanted, err := w.replacements().successors(pods)
+	if err != nil || len(missing(wanted, nil)) != 4 {
+		t.Fatalf("wanted %v, problem %v", wanted, err)
 	}
 	held := map[ledger.Successor]int{}
 	for key := range wanted {
