@@ -39,15 +39,14 @@ func (cl *cleanup) cancel(ctx context.Context, claim string) {
 	cl.triggers.Recount()
 }
 
-// drop is cancel for a claim of the last leader, which may have recorded a launch that isn't seen yet: then the claim stays, and ends if
-// nothing comes of it.
-func (cl *cleanup) drop(ctx context.Context, claim string) {
-	if dropped, err := cl.claims.Drop(ctx, claim); err != nil || !dropped {
-		klog.FromContext(ctx).Info("Keeping a claim that seemed not to be launched", "nodeClaim", claim, "err", err)
-		return
+// drop is cancel for a claim of the last leader, which may have recorded a launch that isn't seen yet: then the claim stays, and is returned
+// as the API server has it.
+func (cl *cleanup) drop(ctx context.Context, claim string) (launched *capacity.Claim, err error) {
+	if launched, err = cl.claims.Drop(ctx, claim); launched == nil && err == nil {
+		cl.forget(claim)
+		cl.triggers.Recount()
 	}
-	cl.forget(claim)
-	cl.triggers.Recount()
+	return launched, err
 }
 
 // fail ends claims whose launch has failed, unless their requester keeps them, and returns their pods to the planner.

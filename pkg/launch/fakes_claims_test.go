@@ -177,19 +177,19 @@ func (w *world) Delete(_ context.Context, name string) error {
 	return w.after("Delete")
 }
 
-func (w *world) Drop(_ context.Context, name string) (bool, error) {
+func (w *world) Drop(_ context.Context, name string) (*capacity.Claim, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.call("Drop"); err != nil {
-		return false, err
+		return nil, err
 	}
-	c := w.claims[name]
 	if now := w.stored[name]; now != nil {
-		c = now
+		w.claims[name] = now
 	}
-	if c != nil && (c.Launched || c.LaunchBatch != nil && c.LaunchBatch.Token != "") {
-		return false, w.after("Drop")
+	if c := w.claims[name]; c != nil && (c.Launched || c.LaunchBatch != nil && c.LaunchBatch.Token != "") {
+		cp := *c
+		return &cp, w.after("Drop")
 	}
 	delete(w.claims, name)
-	return true, w.after("Drop")
+	return nil, w.after("Drop")
 }

@@ -60,8 +60,9 @@ type ClaimLog interface {
 	// RecordNode records what is known about the instance once its Node exists: the Node's name and the image.
 	RecordNode(ctx context.Context, name string, inst capacity.Instance) error
 	Delete(ctx context.Context, name string) error
-	// Drop deletes a claim unless the API server, asked past every cache, has a launch recorded on it: then dropped is false.
-	Drop(ctx context.Context, name string) (dropped bool, err error)
+	// Drop deletes a claim unless the API server, asked past every cache, has a launch recorded on it: then it returns the claim as it is
+	// there, and Claim does so, too.
+	Drop(ctx context.Context, name string) (launched *capacity.Claim, err error)
 	// StaticClaims asks the API server, past every cache, how many nodes a static pool wants and which claims it has; the value is true for
 	// those that are being deleted. there is false if the pool is gone or being deleted.
 	StaticClaims(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error)

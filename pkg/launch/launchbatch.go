@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch/scarcity"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
@@ -29,7 +30,7 @@ type batchLauncher struct {
 	ownership    *Ownership
 	triggers     *provisioning.Triggers
 	calls        *calls
-	scarce       scarcity
+	scarce       scarcity.Offerings
 }
 
 const (
@@ -270,7 +271,7 @@ func (b *batchLauncher) call(ctx context.Context, w *batch, rec capacity.LaunchB
 // settleBatch assigns instances to claims and ends those that are left over. It reports whether the claims without an instance may be
 // launched again.
 func (b *batchLauncher) settleBatch(ctx context.Context, w *batch, rec capacity.LaunchBatch, res capacity.LaunchResult, err error) bool {
-	b.scarce.learn(res.Instances, res.Exhausted, b.calls.clock.Now())
+	b.scarce.Learn(res.Instances, res.Exhausted, b.calls.clock.Now())
 	if len(res.Instances) > 0 {
 		b.delays.delayOver(rec.Pool)
 	}

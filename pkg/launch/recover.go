@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
@@ -57,6 +58,15 @@ type resumption struct {
 	calls      *calls
 }
 
+// left is what an earlier leader left undone.
+type left struct {
+	drop     []*capacity.Claim                // no launch of them is recorded
+	finish   []*capacity.Claim                // they have an instance and no Node
+	batches  map[string]*capacity.LaunchBatch // by token
+	pending  map[string][]*capacity.Claim     // token -> claims without instance
+	promises int
+}
+
 // recover resumes what an earlier leader left. The claims are the record:
 //
 //   - without a token: the call was never made; the claim is deleted, its pods are planned for anew;
@@ -66,30 +76,53 @@ type resumption struct {
 //   - with a Node that isn't initialized, or whose drivers have yet to publish storage that its pods wait for: its reservations
 //     are restored.
 //
-// Nothing is launched that was launched before. done is called when the ledger has the reservations.
+// The cache may be behind the last leader's writes: a claim that is not deleted, because the API server knows of its launch, is resumed as
+// the API server has it. Nothing is launched that was launched before, and nothing is planned before recover returns. done is called when
+// the ledger has the reservations that the cache shows.
 func (r *recovery) recover(ctx context.Context, done func()) {
 	claims := r.claims.Claims()
 	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return cmp.Compare(a.Name, b.Name) })
-	batches := map[string]*capacity.LaunchBatch{}  // by token
+	shown := r.restore(ctx, claims)
+	done()
+	klog.FromContext(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(shown.drop),
+		"launchBatchesOpen", len(shown.pending), "withoutNode", len(shown.finish), "promises", shown.promises)
+	// After the ledger is restored: reserved capacity is kept from the first moment, however long the API server's answers take.
+	kept := r.drop(ctx, shown.drop)
+	late := r.restore(ctx, kept)
+	for _, c := range kept {
+		claims[slices.IndexFunc(claims, func(old *capacity.Claim) bool { return old.Name == c.Name })] = c
+	}
+	if !r.restoreSpending(ctx, claims) {
+		return
+	}
+	r.resume(ctx, shown, claims)
+	r.resume(ctx, late, claims)
+}
+
+// restore puts the claims' nodes and reservations back into the ledger, and returns what is left to do.
+func (r *recovery) restore(ctx context.Context, claims []*capacity.Claim) left {
+	out := left{batches: map[string]*capacity.LaunchBatch{}, pending: map[string][]*capacity.Claim{}}
 	memberOf := map[string]*capacity.LaunchBatch{} // by claim
+	orders := 0
 	for _, c := range claims {
+		for _, s := range c.Slots {
+			orders = max(orders, s.Order)
+		}
 		if c.LaunchBatch == nil || c.LaunchBatch.Token == "" {
 			continue
 		}
-		if have := batches[c.LaunchBatch.Token]; have == nil {
-			batches[c.LaunchBatch.Token] = c.LaunchBatch
+		if have := out.batches[c.LaunchBatch.Token]; have == nil {
+			out.batches[c.LaunchBatch.Token] = c.LaunchBatch
 		}
 		for _, name := range c.LaunchBatch.Claims {
 			// A batch's record may name a claim on which it was not written yet, because the crash came in between.
 			if cur := memberOf[name]; cur == nil || cur.Attempt < c.LaunchBatch.Attempt {
-				memberOf[name] = batches[c.LaunchBatch.Token]
+				memberOf[name] = out.batches[c.LaunchBatch.Token]
 			}
 		}
 	}
 	missing := r.daemonCapacity.Missing(ctx)
 	var restored []ledger.Restored
-	pending := map[string][]*capacity.Claim{} // token -> claims without instance
-	var drop, finish []*capacity.Claim
 	for _, c := range claims {
 		if !r.restorer.promises(c) {
 			continue
@@ -99,23 +132,17 @@ func (r *recovery) recover(ctx context.Context, done func()) {
 		case !c.Launched && w == nil && (c.Order != nil || c.Unreadable != ""):
 			continue // not ours to delete; serveOrders handles standalone NodeClaims
 		case !c.Launched && w == nil:
-			drop = append(drop, c)
+			out.drop = append(out.drop, c)
 			continue
 		case !c.Launched:
-			pending[w.Token] = append(pending[w.Token], c)
+			out.pending[w.Token] = append(out.pending[w.Token], c)
 			if c.Order != nil {
 				r.orders.begin(c)
 			}
 		case c.NodeName == "":
-			finish = append(finish, c)
+			out.finish = append(out.finish, c)
 		}
 		restored = append(restored, r.restorer.restore(c, w, missing(c.NodeName, c.Labels, c.Taints))...)
-	}
-	orders := 0
-	for _, c := range claims {
-		for _, s := range c.Slots {
-			orders = max(orders, s.Order)
-		}
 	}
 	r.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Restore(restored, orders, now) })
 	for _, c := range claims {
@@ -123,21 +150,44 @@ func (r *recovery) recover(ctx context.Context, done func()) {
 			r.tracker.named(c.Name, c.NodeName, c.ProviderID)
 		}
 	}
-	done()
-	klog.FromContext(ctx).V(2).Info("Picked up where the last leader stopped", "claims", len(claims), "withoutCall", len(drop),
-		"launchBatchesOpen", len(pending), "withoutNode", len(finish), "promises", len(restored))
-	// After the ledger is restored: reserved capacity is kept from the first moment, however long it takes to read the guard's records.
-	if !r.restoreSpending(ctx, claims) {
-		return
-	}
-	for _, c := range drop {
-		r.calls.background(ctx, func() { r.cleanup.drop(ctx, c.Name) })
-	}
-	for _, c := range finish {
+	out.promises = len(restored)
+	return out
+}
+
+// drop deletes claims of which no launch is recorded, and returns those whose launch the API server knows, as it has them. A claim that can
+// neither be read nor deleted for a while stays, and ends if nothing comes of it.
+func (r *recovery) drop(ctx context.Context, claims []*capacity.Claim) []*capacity.Claim {
+	kept := make([]*capacity.Claim, len(claims))
+	started := r.calls.clock.Now()
+	r.calls.each(ctx, len(claims), func(i int) {
+		logger := klog.LoggerWithValues(klog.FromContext(ctx), "nodeClaim", claims[i].Name)
+		for wait := firstRetry; ; wait *= 2 {
+			err := panics.Catch(ctx, "launch", func() (err error) {
+				kept[i], err = r.cleanup.drop(ctx, claims[i].Name)
+				return err
+			})
+			switch {
+			case err == nil && kept[i] != nil:
+				logger.Info("The last leader launched a claim that seemed not to be launched")
+				return
+			case err == nil:
+				return
+			case r.calls.clock.Since(started) > maxRetry || !r.calls.sleep(ctx, wait):
+				logger.Info("Keeping a claim that seems not to be launched", "err", err)
+				return
+			}
+		}
+	})
+	return slices.DeleteFunc(kept, func(c *capacity.Claim) bool { return c == nil })
+}
+
+// resume finishes nodes and launch batches in the background; all are the claims of the earlier leader.
+func (r *recovery) resume(ctx context.Context, l left, all []*capacity.Claim) {
+	for _, c := range l.finish {
 		r.calls.wg.Go(func() { r.finisher.finish(ctx, r.requesters.of(c.LaunchBatch), c, c.Instance(), c.Labels) })
 	}
-	for token, cs := range pending {
-		r.calls.wg.Go(func() { r.resumption.resume(ctx, batches[token], cs, claims) })
+	for token, cs := range l.pending {
+		r.calls.wg.Go(func() { r.resumption.resume(ctx, l.batches[token], cs, all) })
 	}
 }
 
@@ -397,18 +447,9 @@ func (r *recovery) Readopt(ctx context.Context) {
 	if r.ownership.Hold() != nil || !r.ownership.wasHeld.Swap(false) {
 		return
 	}
-	missing := r.daemonCapacity.Missing(ctx)
-	for _, c := range r.claims.Claims() {
-		known := false
-		r.reservations.Read(func(l ledger.Reader) { known = l.Has(c.Name) })
-		if known || !c.Launched || c.Initialized || c.Deleting {
-			continue
-		}
-		r.restorer.restore(c, nil, missing(c.NodeName, c.Labels, c.Taints))
-		if c.NodeName == "" {
-			r.calls.wg.Go(func() { r.finisher.finish(ctx, r.requesters.of(c.LaunchBatch), c, c.Instance(), c.Labels) })
-		} else {
-			r.tracker.named(c.Name, c.NodeName, c.ProviderID)
-		}
-	}
+	claims := slices.DeleteFunc(r.claims.Claims(), func(c *capacity.Claim) (skip bool) {
+		r.reservations.Read(func(l ledger.Reader) { skip = l.Has(c.Name) })
+		return skip || !c.Launched || c.Initialized || c.Deleting
+	})
+	r.resume(ctx, r.restore(ctx, claims), claims)
 }

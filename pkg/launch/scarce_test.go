@@ -101,7 +101,7 @@ func TestOneClaimThatIsNeededGoesFirst(t *testing.T) {
 			}
 		}
 	})
-	m.batches.scarce.learn(nil, []capacity.OfferKey{n.Offers[0].Key()}, m.calls.clock.Now())
+	m.batches.scarce.Learn(nil, []capacity.OfferKey{n.Offers[0].Key()}, m.calls.clock.Now())
 	others := m.batches.one(t.Context(), one)
 	m.calls.wg.Wait()
 	if !others || len(one.claims) != 1 || one.claims[0].Name != "other" {
@@ -110,7 +110,7 @@ func TestOneClaimThatIsNeededGoesFirst(t *testing.T) {
 	if w.claims["first"] == nil || len(w.claims) != 1 {
 		t.Errorf("written: %v", w.claims)
 	}
-	if m.batches.scarce.all(n.Offers, m.calls.clock.Now()) {
+	if m.batches.scarce.All(n.Offers, m.calls.clock.Now()) {
 		t.Error("what came is still taken for scarce")
 	}
 }

@@ -219,10 +219,10 @@ type Restored struct {
 	Class *capacity.Class
 }
 
-// Restore books reservations read back from claims. It is called once, before any other event but AddNode; the caller leaves out
-// reservations of pods that have ended. If several claims have a reservation for one pod, the pod was planned again before the first
-// claim's record had been rewritten, and the reservation with the highest order counts. orders is the highest order on record; what is
-// planned from now on gets higher ones, so that this still works after the next restart.
+// Restore books reservations read back from claims. It is called before anything is planned, and again for claims that were read later; the
+// caller leaves out reservations of pods that have ended. If several claims have a reservation for one pod, the pod was planned again before
+// the first claim's record had been rewritten, and the reservation with the highest order counts. orders is the highest order on record;
+// what is planned from now on gets higher ones, so that this still works after the next restart.
 func (l *Ledger) Restore(slots []Restored, orders int, now time.Time) {
 	l.seq = max(l.seq, orders)
 	latest := map[types.UID]int{}

@@ -244,30 +244,29 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 }
 
 // Drop deletes the claim unless a launch is recorded on it, as the API server knows it now: what another process has written a moment ago
-// may not have been seen yet. It is no error if the claim no longer exists.
-func (s *Store) Drop(ctx context.Context, name string) (dropped bool, err error) {
+// may not have been seen yet. Then it returns the claim, which is known from then on. It is no error if the claim no longer exists.
+func (s *Store) Drop(ctx context.Context, name string) (launched *capacity.Claim, err error) {
 	err = onConflictAgain(func() error {
 		nc, err := s.current(ctx, name, true)
-		if apierrors.IsNotFound(err) {
-			dropped = true
-			return nil
+		if err != nil {
+			return client.IgnoreNotFound(err)
 		}
+		batch, err := karpenter.BatchOf(nc)
 		if err != nil {
 			return err
 		}
-		if batch, err := karpenter.BatchOf(nc); err != nil || nc.Status.ProviderID != "" || batch != nil && batch.Token != "" {
-			return err
+		if nc.Status.ProviderID != "" || batch != nil && batch.Token != "" {
+			launched = s.keepOwn(nc)
+			return nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
-		err = s.live.Delete(ctx, nc, client.Preconditions{UID: &nc.UID, ResourceVersion: &nc.ResourceVersion})
-		dropped = client.IgnoreNotFound(err) == nil
-		return client.IgnoreNotFound(err)
+		return client.IgnoreNotFound(s.live.Delete(ctx, nc, client.Preconditions{UID: &nc.UID, ResourceVersion: &nc.ResourceVersion}))
 	})
 	if err != nil {
-		return false, fmt.Errorf("deleting NodeClaim %s: %w", name, err)
+		return nil, fmt.Errorf("deleting NodeClaim %s: %w", name, err)
 	}
-	return dropped, nil
+	return launched, nil
 }
 
 // current returns the NodeClaim as last seen or written; if ask is true or the claim is unknown, it asks the API server. The caller
