@@ -1,25 +1,109 @@
 package store
 
 import (
+	"errors"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
-// A claim is dropped only if no launch is recorded on it, wherever it was written.
+// A claim is dropped only if no launch is recorded on it: not in the cache, and not with the API server.
 func TestDrop(t *testing.T) {
-	launched := capacity.LaunchBatch{Token: "token", Claims: []string{"recorded"}}
-	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
-	for name, batch := range map[string]*capacity.LaunchBatch{"planned": nil, "kept": {}, "recorded": &launched} {
-		c := testClaim(name)
-		c.LaunchBatch = batch
-		if _, err := w.Create(w.ctx, c); err != nil {
-			t.Fatal(err)
+	type change func(*world, *karpv1.NodeClaim) error
+	record := func(batch *capacity.LaunchBatch) change {
+		return func(w *world, nc *karpv1.NodeClaim) error {
+			c := testClaim(nc.Name)
+			c.LaunchBatch = batch
+			with, err := karpenter.NodeClaimOf(c, testPool("default"), &karpenter.Batches{})
+			if err != nil {
+				return err
+			}
+			nc.Annotations = with.Annotations
+			return w.api.Update(w.ctx, nc)
 		}
 	}
-	for name, want := range map[string]bool{"planned": true, "kept": true, "recorded": false, "never there": true} {
-		if dropped, err := w.Drop(w.ctx, name); dropped != want || err != nil {
-			t.Errorf("%s: dropped %v, %v; want %v", name, dropped, err, want)
-		}
+	token := record(&capacity.LaunchBatch{Token: "token", Claims: []string{"c"}})
+	instance := func(w *world, nc *karpv1.NodeClaim) error {
+		nc.Status.ProviderID = "aws:///us-west-2a/i-0123456789abcdef0"
+		return w.api.Status().Update(w.ctx, nc)
+	}
+	label := func(w *world, nc *karpv1.NodeClaim) error {
+		nc.Labels["changed"] = "yes"
+		return w.api.Update(w.ctx, nc)
+	}
+	remove := func(w *world, nc *karpv1.NodeClaim) error {
+		nc.Finalizers = nil
+		return errors.Join(w.api.Update(w.ctx, nc), w.api.WithWatch.Delete(w.ctx, nc))
+	}
+	recorded := func(c *capacity.Claim) bool {
+		return c != nil && (c.ProviderID != "" || c.LaunchBatch != nil && c.LaunchBatch.Token == "token")
+	}
+	for _, tt := range []struct {
+		name           string
+		unseen, during change // what another process writes before, and between our read and our deletion
+		kept           bool
+	}{
+		{name: "never launched"},
+		{name: "a record without token", unseen: record(&capacity.LaunchBatch{})},
+		{name: "a token", unseen: token, kept: true},
+		{name: "an instance", unseen: instance, kept: true},
+		{name: "gone", unseen: remove},
+		{name: "a token while it is being dropped", during: token, kept: true},
+		{name: "an instance while it is being dropped", during: instance, kept: true},
+		{name: "another change while it is being dropped", during: label},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
+			c := testClaim("c")
+			c.LaunchBatch = nil
+			if _, err := w.Create(w.ctx, c); err != nil {
+				t.Fatal(err)
+			}
+			key, nc := client.ObjectKey{Name: "c"}, &karpv1.NodeClaim{}
+			write := func(how change) {
+				if err := w.api.Get(w.ctx, key, nc); err != nil {
+					t.Fatal(err)
+				}
+				if err := how(w, nc); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.mu.Lock()
+			before := w.known["c"]
+			w.mu.Unlock()
+			if tt.unseen != nil {
+				write(tt.unseen)
+				w.eventually("the event of the write", func() bool {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					seen := w.known["c"] != before
+					w.known["c"] = before // the cache is as it was
+					return seen
+				})
+			}
+			w.api.beforeDelete = func() {
+				if w.api.beforeDelete = nil; tt.during != nil {
+					write(tt.during)
+				}
+			}
+			launched, err := w.Drop(w.ctx, "c")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.api.Get(w.ctx, key, nc); client.IgnoreNotFound(err) != nil || (err == nil && nc.DeletionTimestamp.IsZero()) != tt.kept {
+				t.Errorf("afterwards: %v, deleted at %v", err, nc.DeletionTimestamp)
+			}
+			if (launched != nil) != tt.kept || tt.kept && !(recorded(launched) && recorded(w.Claim("c"))) {
+				t.Errorf("%+v is returned, %+v known", launched, w.Claim("c"))
+			}
+		})
+	}
+	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
+	if launched, err := w.Drop(w.ctx, "never there"); launched != nil || err != nil {
+		t.Errorf("%v, %v", launched, err)
 	}
 }

@@ -38,6 +38,7 @@ type fakeAPI struct {
 	patches      []string            // object and subresource of each patch
 	afterCreate  func(client.Object) // called before the answer is given
 	beforeStatus func(client.Object)
+	beforeDelete func()
 	hang         bool // status requests wait until their context ends
 }
 
@@ -109,6 +110,12 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				api.patched(o, "")
 				return api.accept(c.Patch(ctx, o, patch, opts...), o, "")
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if api.beforeDelete != nil {
+					api.beforeDelete()
+				}
+				return c.Delete(ctx, o, opts...)
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				o.SetCreationTimestamp(metav1.Time{Time: start}) // the fake client sets none
