@@ -99,7 +99,7 @@ func BenchmarkInstanceTypes(b *testing.B) {
 			g := *f
 			p.catalogue = fixed{catalogue, &g}
 			p.version.Add(1)
-			p.offers.of(nc.Name).now.Store(nil)
+			p.classes.get(nc.Name).offers.now.Store(nil)
 			p.InstanceTypes(nc.Name)
 		}
 	})

@@ -62,6 +62,7 @@ type class struct {
 	// nameSaid and kept are the object's annotations objects.AnnotationNodeName and objects.AnnotationLearned.
 	nameSaid, kept atomic.Pointer[string]
 	resolved       atomic.Pointer[resolved]
+	offers         offerCache
 }
 
 func newClass(nc *ec2nc.EC2NodeClass) *class {

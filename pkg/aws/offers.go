@@ -45,40 +45,16 @@ type madeFrom struct {
 	memory   int64
 }
 
-// offerCaches are the caches of all classes, by name.
-type offerCaches struct {
-	mu     sync.Mutex
-	caches map[string]*offerCache
-}
-
-// of returns the cache of a class.
-func (o *offerCaches) of(class string) *offerCache {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.caches[class] == nil {
-		o.caches[class] = &offerCache{}
-	}
-	return o.caches[class]
-}
-
-// forget drops the cache of a class that doesn't exist.
-func (o *offerCaches) forget(class string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.caches, class)
-}
-
 // InstanceTypes returns what the class can run and at what price, from memory. The same slice is returned as long as nothing changes;
 // neither it nor what it points to may be changed. The error is why the class can't be used now.
 func (p *Provider) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, error) {
 	p.expire()
 	c := p.classes.get(nodeClass)
 	if c == nil {
-		p.offers.forget(nodeClass)
 		return nil, fmt.Errorf("EC2NodeClass %s does not exist", nodeClass)
 	}
 	// Read before the parts it covers: if one changes in between, the next call rebuilds.
-	version, cache := p.version.Load(), p.offers.of(nodeClass)
+	version, cache := p.version.Load(), &c.offers
 	if have := cache.now.Load(); have != nil && have.version == version {
 		return have.types, have.unready
 	}

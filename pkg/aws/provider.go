@@ -40,7 +40,6 @@ type Provider struct {
 	clock     clock.WithTicker
 	catalogue regions
 	counts    *capacityreservation.Counts
-	offers    offerCaches
 }
 
 var _ cloudprovider.Provider = (*Provider)(nil)
@@ -65,7 +64,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	if cfg.InterruptionQueue != "" && c.SQS == nil {
 		return nil, errors.New("AWS provider: a client is missing: that of the interruption queue")
 	}
-	p := &Provider{cfg: cfg, clock: cfg.Clock, offers: offerCaches{caches: map[string]*offerCache{}}}
+	p := &Provider{cfg: cfg, clock: cfg.Clock}
 	own, free := ownership.Owner(cfg.ClusterName), network.NewAddresses()
 	known := catalog.NewCache(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
 	p.catalogue = known
