@@ -35,6 +35,16 @@ func metric(t *testing.T, name string, labels ...string) *dto.Metric {
 	return nil
 }
 
+// gauge returns the value of a gauge, which has to exist.
+func gauge(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	m := metric(t, name, labels...)
+	if m.GetGauge() == nil {
+		t.Fatalf("there is no gauge %s with %q", name, labels)
+	}
+	return m.GetGauge().GetValue()
+}
+
 // grown returns a function that returns by how much a counter has grown since.
 func grown(t *testing.T, name string, labels ...string) func() float64 {
 	t.Helper()
@@ -61,15 +71,15 @@ func TestMetrics(t *testing.T) {
 	}
 	for name, v := range map[string][2]float64{
 		"requests that worked": {1, ok()}, "requests that were refused": {2, refused()}, "throttled": {2, slow()}, "lost": {0, lost()},
-		"instances": {3, launched()}, "errors of fleets": {1, empty()}, "pools without capacity": {1, metric(t, "exhausted", "kind", "pool").GetGauge().GetValue()},
-		"types without capacity": {0, metric(t, "exhausted", "kind", "type").GetGauge().GetValue()}, "estimated": {0, metric(t, "prices_estimated", "capacity_type", "spot").GetGauge().GetValue()},
+		"instances": {3, launched()}, "errors of fleets": {1, empty()}, "pools without capacity": {1, gauge(t, "exhausted", "kind", "pool")},
+		"types without capacity": {0, gauge(t, "exhausted", "kind", "type")}, "estimated": {0, gauge(t, "prices_estimated", "capacity_type", "spot")},
 	} {
 		if v[0] != v[1] {
 			t.Errorf("%s: %v, want %v", name, v[1], v[0])
 		}
 	}
 	for _, part := range []string{"types", "zones", "on-demand-prices", "spot-prices"} {
-		if metric(t, "facts_refreshed_timestamp_seconds", "part", part).GetGauge().GetValue() == 0 {
+		if gauge(t, "facts_refreshed_timestamp_seconds", "part", part) == 0 {
 			t.Errorf("%s were never read", part)
 		}
 	}
