@@ -41,7 +41,7 @@ func TestExamples(t *testing.T) {
 		if nc == nil {
 			t.Fatalf("there is no class %s", name)
 		}
-		if _, _, _, err := settingsOfClass(nc, nodesize.Config{}); err != nil {
+		if _, _, err := settingsOfClass(nc, nodesize.Config{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -200,7 +200,7 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 func (l *instances) named(i capacity.Instance) capacity.Instance {
 	form := bootstrap.NamePrivateDNS
 	if c := l.classes.get(i.Tags[ec2nc.NodeClassTagKey]); c != nil {
-		if f, _, err := bootstrap.FamilyOf(&c.current().Spec); err == nil {
+		if f, err := bootstrap.FamilyOf(&c.current().Spec); err == nil {
 			form = c.form(f)
 		}
 	}

@@ -77,7 +77,7 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 	if own != "" {
 		r.family, r.settings, err = settingsOfOwn(&nc.Spec, o.sizes)
 	} else {
-		r.family, _, r.settings, err = settingsOfClass(nc, o.sizes)
+		r.family, r.settings, err = settingsOfClass(nc, o.sizes)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("EC2NodeClass %s: %w", nc.Name, err)

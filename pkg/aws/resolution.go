@@ -38,7 +38,6 @@ type periods struct{ subnets, groups, images, profiles, reserved, placements tim
 type resolution struct {
 	class    *ec2nc.EC2NodeClass
 	family   *bootstrap.Family
-	release  string
 	settings *nodesize.Settings
 	invalid  error
 
@@ -67,22 +66,22 @@ func (a *account) begin(nc *ec2nc.EC2NodeClass) *resolution {
 		r.groups.Known, r.profile.Known = true, true // they are in the template
 		return r
 	}
-	r.family, r.release, r.settings, r.invalid = settingsOfClass(nc, a.sizes)
+	r.family, r.settings, r.invalid = settingsOfClass(nc, a.sizes)
 	return r
 }
 
-// settingsOfClass returns the image family of a class, the release of its alias and the settings for computing the size of its nodes; the
-// error is why the class is invalid.
-func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes nodesize.Config) (*bootstrap.Family, string, *nodesize.Settings, error) {
-	f, release, err := bootstrap.FamilyOf(&nc.Spec)
+// settingsOfClass returns the image family of a class and the settings for computing the size of its nodes; the error is why the class is
+// invalid.
+func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes nodesize.Config) (*bootstrap.Family, *nodesize.Settings, error) {
+	f, err := bootstrap.FamilyOf(&nc.Spec)
 	if err == nil {
 		err = validate(nc, f)
 	}
 	if err != nil {
-		return f, release, nil, err
+		return f, nil, err
 	}
 	s, err := nodesize.SettingsOf(&nc.Spec, f, sizes)
-	return f, release, s, err
+	return f, s, err
 }
 
 // resolve looks up what is due and returns the time until something is due again.

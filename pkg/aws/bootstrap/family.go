@@ -79,48 +79,47 @@ func (f *Family) Windows() bool { return f.OS == "windows" }
 
 const noAL2 = "AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"
 
-// FamilyOf returns the image family of a class and, if it has an alias, the release; the error names what is wrong with the fields.
-func FamilyOf(spec *ec2nc.EC2NodeClassSpec) (f *Family, release string, err error) {
-	name := ""
-	aliasFamily := ""
+// FamilyOf returns the image family of a class; the error names what is wrong with the fields.
+func FamilyOf(spec *ec2nc.EC2NodeClassSpec) (*Family, error) {
+	var name, aliasFamily, release string
 	for i, t := range spec.AMISelectorTerms {
 		if t.Alias == "" {
 			continue
 		}
 		fam, version, ok := strings.Cut(t.Alias, "@")
 		if !ok || version == "" {
-			return nil, "", fmt.Errorf("spec.amiSelectorTerms[%d].alias: %q is not family@version", i, t.Alias)
+			return nil, fmt.Errorf("spec.amiSelectorTerms[%d].alias: %q is not family@version", i, t.Alias)
 		}
 		if aliasFamily = familyByAlias(fam); aliasFamily == "" {
-			return nil, "", fmt.Errorf("spec.amiSelectorTerms[%d].alias: %q is not a known family", i, fam)
+			return nil, fmt.Errorf("spec.amiSelectorTerms[%d].alias: %q is not a known family", i, fam)
 		}
 		if len(spec.AMISelectorTerms) > 1 {
-			return nil, "", fmt.Errorf("spec.amiSelectorTerms[%d].alias: must be the only term", i)
+			return nil, fmt.Errorf("spec.amiSelectorTerms[%d].alias: must be the only term", i)
 		}
 		name, release = aliasFamily, version
 	}
 	if spec.AMIFamily != nil {
 		name = *spec.AMIFamily
 		if aliasFamily != "" && name != aliasFamily && name != ec2nc.AMIFamilyCustom {
-			return nil, "", fmt.Errorf("spec.amiFamily: %s contradicts the alias, which is of family %s", name, aliasFamily)
+			return nil, fmt.Errorf("spec.amiFamily: %s contradicts the alias, which is of family %s", name, aliasFamily)
 		}
 	}
 	switch {
 	case name == "":
-		return nil, "", errors.New("spec.amiFamily: required when no term is an alias")
+		return nil, errors.New("spec.amiFamily: required when no term is an alias")
 	case aliasFamily == ec2nc.AMIFamilyAL2:
-		return nil, "", errors.New("spec.amiSelectorTerms[0].alias: " + noAL2)
+		return nil, errors.New("spec.amiSelectorTerms[0].alias: " + noAL2)
 	case name == ec2nc.AMIFamilyAL2:
-		return nil, "", errors.New("spec.amiFamily: " + noAL2)
+		return nil, errors.New("spec.amiFamily: " + noAL2)
 	}
 	f, ok := families[name]
 	if !ok {
-		return nil, "", fmt.Errorf("spec.amiFamily: %s is not supported", name)
+		return nil, fmt.Errorf("spec.amiFamily: %s is not supported", name)
 	}
 	if f.Windows() && release != "" && release != latest {
-		return nil, "", fmt.Errorf("spec.amiSelectorTerms[0].alias: of %s only the newest image can be found: use @latest", name)
+		return nil, fmt.Errorf("spec.amiSelectorTerms[0].alias: of %s only the newest image can be found: use @latest", name)
 	}
-	return f, release, nil
+	return f, nil
 }
 
 // AliasImages returns the parameters of the class's alias. They are those of the alias' own family even if amiFamily is Custom.

@@ -169,7 +169,7 @@ func TestSize(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, _, err := bootstrap.FamilyOf(&ec2nc.EC2NodeClassSpec{AMIFamily: &tt.family})
+			f, err := bootstrap.FamilyOf(&ec2nc.EC2NodeClassSpec{AMIFamily: &tt.family})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -103,9 +103,9 @@ func profileUnknown(c, message string) bool {
 	return c == "InvalidParameterValue" && strings.Contains(message, "Invalid IAM Instance Profile")
 }
 
-// IsTokenMismatch reports whether a client token can't be used for this request any more, because it belongs to another request or to
+// tokenMismatch reports whether a client token can't be used for this request any more, because it belongs to another request or to
 // terminated instances.
-func IsTokenMismatch(err error) bool {
+func tokenMismatch(err error) bool {
 	c := Code(err)
 	return c == "IdempotentParameterMismatch" || c == "IdempotentInstanceTerminated"
 }
@@ -121,7 +121,7 @@ func unauthorizedCode(c string) bool {
 // because of a bad parameter or a missing permission. A call that was retried until its deadline is not refused.
 func IsRefused(err error) bool {
 	c := Code(err)
-	if c == "" || errors.Is(err, context.DeadlineExceeded) || IsInsufficientCapacity(err) || IsThrottled(err) || IsTokenMismatch(err) || IsStale(err) {
+	if c == "" || errors.Is(err, context.DeadlineExceeded) || IsInsufficientCapacity(err) || IsThrottled(err) || tokenMismatch(err) || IsStale(err) {
 		return false
 	}
 	if unauthorizedCode(c) {
@@ -186,7 +186,7 @@ func Wrap(err error, what string) error {
 
 func kindOf(err error) error {
 	switch {
-	case IsTokenMismatch(err):
+	case tokenMismatch(err):
 		return capacity.ErrTokenMismatch
 	case IsStale(err), IsProfileUnknown(err):
 		return capacity.ErrRequestStale
