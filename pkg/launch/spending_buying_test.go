@@ -184,6 +184,36 @@ func TestProbeOverBudgetWaits(t *testing.T) {
 	}
 }
 
+// changing plans while pools change, and the ledger hears of that before the plan is there.
+type changing struct {
+	plain
+	triggers *provisioning.Triggers
+}
+
+func (c changing) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
+	c.triggers.Changed()
+	<-c.triggers.OfferingsChanged()
+	return c.plain.Plan(v, o)
+}
+
+// Pools change while a probe is planned that is refused then: its pods are planned for again.
+func TestProbeThatIsRefusedMissesNoChange(t *testing.T) {
+	w, _ := guarded(t, spending.Config{Budget: spending.Budget{DollarsPerHour: 0.5}})
+	w.opens(badPods, thrown)
+	w.submit(1)
+	w.plans()
+	w.planner = changing{triggers: w.parts.Triggers}
+	w.parts.plans.Probes.Probe(t.Context())
+	if w.planner = (plain{}); len(w.bought()) != 0 {
+		t.Fatalf("bought %v", w.bought())
+	}
+	select {
+	case <-w.parts.Triggers.OfferingsChanged():
+	default:
+		t.Error("the change is lost")
+	}
+}
+
 // If another purchase has taken a breaker's probe, a probe that was planned meanwhile is refused.
 func TestProbeIsBoughtOnce(t *testing.T) {
 	w, _ := guarded(t, spending.Config{})

@@ -47,7 +47,7 @@ func (n *Namespaces) withoutOthers(ctx context.Context, waiting []ledger.Waiting
 	if n.selector == nil {
 		return waiting
 	}
-	changes := n.triggers.changes.Load()
+	defer n.triggers.reopenIfChanged()() // a namespace may be selected before its pods are refused
 	problem := map[string]error{}
 	refused := map[string][]types.UID{}
 	waiting = slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
@@ -62,9 +62,6 @@ func (n *Namespaces) withoutOthers(ctx context.Context, waiting []ledger.Waiting
 	})
 	for _, ns := range slices.Sorted(maps.Keys(refused)) {
 		n.refusals.Refuse(ctx, refused[ns], problem[ns].Error(), false)
-	}
-	if n.triggers.changes.Load() != changes {
-		n.triggers.reopen() // a namespace may have been selected before its pods were refused
 	}
 	return waiting
 }

@@ -112,7 +112,7 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 		Rounds: &Rounds{claims: p.Claims, gatherer: d.Gatherer, gangs: gangs, planning: plans, purchases: by.Purchases, committer: by.Committer,
 			refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, clock: p.Clock, verdicts: d.Verdicts, relief: d.Relief},
 		Probes: &Probes{claims: p.Claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, namespaces: d.Namespaces, gangs: gangs,
-			planning: plans, committer: by.Committer, refusals: d.Refusals, ownership: by.Ownership, heldFrom: map[guard.Key]int{}},
+			planning: plans, committer: by.Committer, refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, heldFrom: map[guard.Key]int{}},
 		Replacements: &Replacements{reservations: p.Reservations, pending: p.Pending, namespaces: d.Namespaces, triggers: d.Triggers, clock: p.Clock,
 			moves: map[string]*move{}},
 		Effects: &Effects{reservations: p.Reservations, pending: p.Pending, queue: by.Queue, events: p.Events, verdicts: d.Verdicts, launches: by.Launches,

@@ -28,6 +28,7 @@ type Probes struct {
 	committer    Committer
 	refusals     *Refusals
 	ownership    Ownership
+	triggers     *Triggers
 	heldFrom     map[guard.Key]int // at which pending pod the next search for a probe begins
 }
 
@@ -54,6 +55,7 @@ func (p *Probes) Probe(ctx context.Context) {
 
 func (p *Probes) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	logger := klog.FromContext(ctx)
+	defer p.triggers.reopenIfChanged()()
 	waiting := p.heldBack(key)
 	if len(waiting) == 0 {
 		p.spending.Fruitless(key)

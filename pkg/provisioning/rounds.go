@@ -42,13 +42,7 @@ type Rounds struct {
 func (r *Rounds) Round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	start := r.clock.Now()
-	changes := r.triggers.changes.Load()
-	defer func() {
-		// A change that arrived while the plan was made could not reopen pods that are refused only now.
-		if r.triggers.changes.Load() != changes {
-			r.triggers.reopen()
-		}
-	}()
+	defer r.triggers.reopenIfChanged()()
 	defer r.relief.begins()()
 	r.verdicts.catchUp()
 	waiting, gangs := r.gatherer.Gather(ctx)

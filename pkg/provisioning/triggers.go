@@ -61,6 +61,17 @@ func (t *Triggers) Changed() {
 	t.reopen()
 }
 
+// reopenIfChanged returns a func to be called once pods have been refused. If anything has changed since, they are planned for again: the
+// change could not reopen them before they were refused.
+func (t *Triggers) reopenIfChanged() func() {
+	changes := t.changes.Load()
+	return func() {
+		if t.changes.Load() != changes {
+			t.reopen()
+		}
+	}
+}
+
 // reopen makes refused pods be planned for again.
 func (t *Triggers) reopen() {
 	select {
