@@ -31,7 +31,7 @@ import (
 )
 
 // firstCycleWaits is how long the first scheduling cycle waits at most for the reservations of an earlier leader. They are there within
-// milliseconds, unless the NodeClaims can't be read: pods that fit on nodes don't wait for that.
+// milliseconds, unless the NodeClaims can't be read, or Karpenter's leases: pods that fit on nodes don't wait for that.
 const firstCycleWaits = 5 * time.Second
 
 // whenLeading calls f when the scheduler asks for its first pod: only the leader's does so, after its informers have synced. Leader

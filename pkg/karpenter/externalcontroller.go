@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 const (
@@ -32,9 +34,6 @@ const (
 	// leaseRetry is how often we retry when the API server can't tell us whether a lease was really not renewed.
 	leaseRetry = 2 * time.Second
 )
-
-// ErrLeasesUnread is why nothing is written until the leases have been read.
-var ErrLeasesUnread = errors.New("it is not known yet whether Karpenter is active in this cluster")
 
 // ExternalController watches for a Karpenter controller that leads in this cluster. As long as there is one, it owns nodes and claims:
 // two owners would launch and terminate each other's.
@@ -62,9 +61,9 @@ type leaseState struct {
 	until time.Time
 }
 
-// NewExternalController returns a watcher whose Hold answers "not known yet" until Run has read the leases.
+// NewExternalController returns a watcher whose Hold answers capacity.ErrOwnerUnknown until Run has read the leases.
 func NewExternalController(kube kubernetes.Interface, clk clock.WithTicker) *ExternalController {
-	return &ExternalController{kube: kube, clock: clk, changed: make(chan struct{}, 1), leases: map[string]*leaseState{}, why: ErrLeasesUnread}
+	return &ExternalController{kube: kube, clock: clk, changed: make(chan struct{}, 1), leases: map[string]*leaseState{}, why: capacity.ErrOwnerUnknown}
 }
 
 // OnChange registers f to be called when Hold's answer changes. Call it before Run; f must not block.
@@ -176,9 +175,9 @@ func (i *ExternalController) failed(err error) {
 func (i *ExternalController) judge(ctx context.Context, read bool) time.Duration {
 	if !read {
 		i.mu.Lock()
-		why := ErrLeasesUnread
+		why := capacity.ErrOwnerUnknown
 		if i.last != nil {
-			why = fmt.Errorf("%v: %w", why, i.last)
+			why = fmt.Errorf("%w: %w", why, i.last)
 		}
 		i.mu.Unlock()
 		i.say(ctx, why)

@@ -93,6 +93,7 @@ type world struct {
 	// unready is why the cloud can't use the node class; classEnds is why claims with the class have to end, if they do.
 	unready, classEnds string
 	owner              string          // who owns nodes and claims beside us
+	ownerUnknown       bool            // that is not known yet
 	onNode             []*corev1.Pod   // beside the pods of the tests, on every node
 	otherPool          string          // another pool of the class; empty: none
 	selector           labels.Selector // of namespaces whose pods may cause launches; nil: all
@@ -231,6 +232,9 @@ func (w *world) changed() { w.change.Broadcast() }
 func (w *world) hold() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.ownerUnknown {
+		return fmt.Errorf("%w: no answer", capacity.ErrOwnerUnknown)
+	}
 	return failure(w.owner)
 }
 

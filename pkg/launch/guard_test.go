@@ -279,7 +279,8 @@ func TestAfterARestartTheLaterPromiseHolds(t *testing.T) {
 	}
 }
 
-// A new leader's first scheduling cycle waits for Restored: the place of every pod is in the ledger then.
+// A new leader's first scheduling cycle waits for Restored: the place of every pod is in the ledger then. Nothing is reserved where another
+// controller leads.
 func TestRestored(t *testing.T) {
 	w := newWorld(t)
 	pod := w.pod(0)
@@ -304,15 +305,20 @@ func TestRestored(t *testing.T) {
 	}
 	w.stop()
 
-	w.unread, w.owner = false, "it is not known yet whether Karpenter is active in this cluster"
+	w.unread, w.ownerUnknown = false, true
 	w.run()
 	select {
 	case <-w.launcher.Restored():
 		t.Error("before it is known who owns nodes and claims")
 	case <-time.After(20 * time.Millisecond):
 	}
+	w.mu.Lock()
+	w.ownerUnknown, w.owner = false, "Karpenter leads"
+	w.mu.Unlock()
+	<-w.launcher.Restored() // nothing is reserved where another controller leads
 	w.goes()
-	<-w.launcher.Restored()
+	w.submitPod(1)
+	w.until("the other pod is bound", func() bool { return w.bound["u1"] != "" })
 }
 
 // A pod with an ordinary volume had a reservation on a node that has been initialized since, and then another one elsewhere: claims keep

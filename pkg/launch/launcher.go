@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"math/rand"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -188,8 +189,8 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 		purchases: c.purchases, committer: c.committer, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
 }
 
-// Restored is closed when the ledger has the reservations that an earlier leader made, or when there are none to restore. A pod whose
-// scheduling cycle runs before may take a node that is reserved for another pod, and one node too many would be launched.
+// Restored is closed when the ledger has the reservations that an earlier leader made, or when another controller owns the nodes: none are
+// restored then. A pod whose scheduling cycle runs before may take a node that is reserved for another pod: one too many would be launched.
 func (l *Launcher) Restored() <-chan struct{} { return l.restored }
 
 // Run plans and launches until ctx ends, then waits until everything under way has stopped. Only the leader runs it.
@@ -214,8 +215,9 @@ func (l *Launcher) Run(ctx context.Context) {
 		l.calls.wg.Wait()
 		return
 	}
-	if l.ownership.free(ctx) {
-		l.recovery.recover(ctx, func() { close(l.restored) })
+	restored := sync.OnceFunc(func() { close(l.restored) })
+	if l.ownership.free(ctx, restored) {
+		l.recovery.recover(ctx, restored)
 		l.calls.wg.Go(func() { panics.Again(ctx, l.calls.clock, "orders", l.standalone.serveOrders) })
 		l.calls.wg.Go(func() { panics.Again(ctx, l.calls.clock, "static pools", l.staticPools.serveStatic) })
 		panics.Again(ctx, l.calls.clock, "planner", l.provisioner.Serve)

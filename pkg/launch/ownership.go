@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
@@ -63,9 +64,13 @@ func (o *Ownership) TakesOver() bool {
 	return true
 }
 
-// free waits until no other controller owns nodes and claims. Pods that need capacity meanwhile are refused with the reason.
-func (o *Ownership) free(ctx context.Context) bool {
+// free waits until no other controller owns nodes and claims, and calls held when one is known to. Pods that need capacity meanwhile are
+// refused with the reason.
+func (o *Ownership) free(ctx context.Context, held func()) bool {
 	for why := o.Hold(); why != nil; why = o.Hold() {
+		if !errors.Is(why, capacity.ErrOwnerUnknown) {
+			held()
+		}
 		if waiting, _ := o.gatherer.Gather(ctx); len(waiting) > 0 {
 			o.RefuseHeld(ctx, provisioning.UIDsOf(waiting), why)
 		}

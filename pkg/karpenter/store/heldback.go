@@ -2,12 +2,12 @@ package store
 
 import (
 	"context"
-	"errors"
 
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
@@ -27,8 +27,8 @@ func (p *poolStatus) heldBack(k statusKey) bool {
 
 // tellHeld records one event on a NodePool when writes are paused, with the reason, and one when they resume.
 func (p *poolStatus) tellHeld(np *karpv1.NodePool, err error) {
-	if errors.Is(err, karpenter.ErrLeasesUnread) {
-		return // lasts only a moment at start
+	if err == capacity.ErrOwnerUnknown {
+		return // lasts only a moment at start, unless the leases can't be read: then it wraps the reason
 	}
 	why := ""
 	if err != nil {
