@@ -137,6 +137,7 @@ func (s *staticState) mayGrow(pool string) bool {
 //  2. Too many: choose which to end.
 //  3. Too few: choose what to buy, within the limits, unless the pool is in back-off.
 func (s *staticPools) keepPool(ctx context.Context, p *capacity.Pool) {
+	ending := s.state.allEnding() // before the claims are read: cleanup.forget removes them in the other order
 	replicas, there, written, err := s.claims.StaticClaims(ctx, p.Name)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -147,7 +148,7 @@ func (s *staticPools) keepPool(ctx context.Context, p *capacity.Pool) {
 	if !there {
 		return // the deletion of the pool ends its nodes
 	}
-	liveClaims := s.liveClaims(p.Name, written)
+	liveClaims := s.liveClaims(p.Name, written, ending)
 	switch n := int64(len(liveClaims)) - replicas; {
 	case n > 0:
 		s.shrink(ctx, p, liveClaims, int(n))
@@ -158,9 +159,8 @@ func (s *staticPools) keepPool(ctx context.Context, p *capacity.Pool) {
 
 // liveClaims returns the pool's claims that exist or are about to be written, and are not being ended. written holds those that the API
 // server has; true: being deleted.
-func (s *staticPools) liveClaims(pool string, written map[string]bool) map[string]*capacity.Claim {
+func (s *staticPools) liveClaims(pool string, written, ending map[string]bool) map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
-	ending := s.state.allEnding() // before the claims are read: cleanup.forget removes them in the other order
 	all := s.claims.allClaims()
 	for name, gone := range written {
 		if gone || ending[name] {

@@ -261,6 +261,26 @@ func TestStaticPoolWithCachesThatAreBehind(t *testing.T) {
 	w.exactly(3)
 }
 
+// The API server lists a claim that is forgotten before the answer is there: it doesn't count.
+func TestClaimOfAStaticPoolThatEndsWhileItIsCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.replicas = ptr.To[int64](1)
+	for _, name := range []string{"a", "b"} {
+		w.claims[name] = &capacity.Claim{Name: name, UID: name, Pool: "pool", NodeClass: "class", Launched: true, Initialized: true}
+	}
+	w.build()
+	w.parts.statics.end("b")
+	w.during["Standing"] = func() { w.parts.statics.forget("b") }
+	w.parts.staticPools.keepPool(t.Context(), &capacity.Pool{Name: "pool"})
+	w.settled()
+	for _, name := range []string{"a", "b"} {
+		if c := w.claims[name]; c == nil || c.Deleting || w.parts.statics.isEnding(name) {
+			t.Errorf("%s is ended, and the pool has no node left", name)
+		}
+	}
+}
+
 func TestStaticPoolThatCannotBeCountedIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
