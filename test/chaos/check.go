@@ -109,7 +109,9 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int, lag time.
 	now := time.Now()
 	c.steps++
 	if leaders > 1 {
-		c.together = now.Add(2*step + lag)
+		if until := now.Add(2*step + lag); until.After(c.together) {
+			c.together = until // the watches may have been slower in an earlier step
+		}
 	}
 	for _, n := range v.nodes {
 		if !c.empty(v, n.Name) {
