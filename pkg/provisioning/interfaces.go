@@ -38,7 +38,8 @@ type Recorder interface {
 
 // Purchases asks the spending guard what it would say.
 type Purchases interface {
-	// Preview returns the nodes of a proposal that the spending guard doesn't let us buy, and why. It records nothing.
+	// Preview returns the nodes of a proposal that the spending guard doesn't let us buy, and why. It reserves nothing, but leaves out
+	// offers of the other nodes that the guard keeps for later, and notes budgets that are reached.
 	Preview(p *Proposal) map[string]capacity.Removal
 }
 
