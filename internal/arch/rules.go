@@ -39,7 +39,7 @@ func own(folders ...string) []string {
 }
 
 // launching is all that turns demand into instances: the launcher, and the packages that it is made of.
-var launching = own("pkg/launch", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/daemons", "pkg/podevents")
+var launching = own("pkg/launch", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/staticpool", "pkg/daemons", "pkg/podevents")
 
 // Rules of the module.
 var Rules = []Rule{
@@ -96,6 +96,9 @@ var Rules = []Rule{
 
 	{"pkg/provisioning", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "cloud, claims and filters are interfaces: a plan is made the same way in a cluster, offline and in a benchmark"},
 	{"pkg/provisioning", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it ends in a plan; who carries it out imports it"},
+
+	{"pkg/staticpool", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "claims and nodes are interfaces of this package"},
+	{"pkg/staticpool", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it proposes nodes; who launches them imports it"},
 
 	{"pkg/launch", []string{awsSDK, ec2Types}, "the cloud is an interface of this package"},
 	{"pkg/launch", []string{karpTypes, runtime}, "claims are an interface of this launcher"},

@@ -92,7 +92,7 @@ var Rules = []Rule{
 }
 
 // cloudless are the folders whose code names no cloud's kind of node class.
-var cloudless = []string{"pkg/capacity/", "pkg/karpenter/", "pkg/reservations/", "pkg/pending/", "pkg/spending/", "pkg/daemons/", "pkg/provisioning/", "pkg/launch/", "pkg/lifecycle/", "pkg/disruption/", "pkg/cloudprovider/"}
+var cloudless = []string{"pkg/capacity/", "pkg/karpenter/", "pkg/reservations/", "pkg/pending/", "pkg/spending/", "pkg/daemons/", "pkg/provisioning/", "pkg/staticpool/", "pkg/launch/", "pkg/lifecycle/", "pkg/disruption/", "pkg/cloudprovider/"}
 
 // namedNodeClass reports names, texts and comments with a cloud's kind of node class in them.
 func namedNodeClass(path string, file *ast.File, report func(token.Pos)) {

@@ -32,7 +32,7 @@ func (b *purchases) allow(p *provisioning.Proposal, out *provisioning.Outcome) {
 	case len(held.Probe) > 0:
 		left, p.Terms.Lifted, p.Terms.Probe = 1, held.Probe, held.Probe[0]
 	}
-	offers := b.spending.Check(left, b.claims.allClaims).Spare(first.Pool, node.Offers, workloads)
+	offers := b.spending.Check(left, b.claims.All).Spare(first.Pool, node.Offers, workloads)
 	gone := map[string]capacity.Removal{}
 	for i, n := range p.Plan.Nodes {
 		n.Offers = offers
@@ -65,7 +65,7 @@ func (b *purchases) Preview(p *provisioning.Proposal) map[string]capacity.Remova
 		return nil
 	}
 	workloads, _ := b.wantedOn(p)
-	a := b.spending.Check(len(p.Plan.Nodes), b.claims.allClaims)
+	a := b.spending.Check(len(p.Plan.Nodes), b.claims.All)
 	gangs := map[string]string{} // by node
 	for _, pl := range p.Plan.Placements {
 		if pl.Gang != nil {

@@ -63,8 +63,8 @@ func (cl *claimCache) claimLocked(name string) *capacity.Claim {
 	return join(cl.ClaimLog.Claim(name), cl.local[name])
 }
 
-// allClaims returns, by name, the cached claims merged with those that only this process knows yet.
-func (cl *claimCache) allClaims() map[string]*capacity.Claim {
+// All returns, by name, the cached claims merged with those that only this process knows yet.
+func (cl *claimCache) All() map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
 	for _, c := range cl.ClaimLog.Claims() {
 		out[c.Name] = c
@@ -77,8 +77,8 @@ func (cl *claimCache) allClaims() map[string]*capacity.Claim {
 	return out
 }
 
-// known returns the claims that this process has written or is about to write, by name.
-func (cl *claimCache) known() map[string]*capacity.Claim {
+// Known returns the claims that this process has written or is about to write, by name.
+func (cl *claimCache) Known() map[string]*capacity.Claim {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	return maps.Clone(cl.local)

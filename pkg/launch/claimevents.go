@@ -10,6 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
+	"github.com/dovetail-scheduler/dovetail/pkg/staticpool"
 )
 
 // ClaimEvents hears of NodeClaims: new and changed ones, those that are given up, and those that have ended. Safe for concurrent use.
@@ -17,7 +18,7 @@ type ClaimEvents struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
 	spending     *spending.Guard
-	statics      *staticState
+	statics      *staticpool.State
 	cleanup      *cleanup
 	refusals     *provisioning.Refusals
 	triggers     *provisioning.Triggers
@@ -30,7 +31,7 @@ type ClaimEvents struct {
 
 // ClaimChanged hears of a NodeClaim, new or changed. It returns at once.
 func (cl *ClaimEvents) ClaimChanged(c *capacity.Claim) {
-	cl.statics.registered(c)
+	cl.statics.Registered(c)
 	cl.spending.Observe(c)
 	if c.Order == nil || c.Launched || c.Deleting {
 		return
@@ -67,12 +68,12 @@ func (cl *ClaimEvents) ClaimGone(name, why string) {
 		why = given
 	}
 	if !told {
-		cl.statics.lostStatic(name)
+		cl.statics.Lost(name)
 		if given != "" {
 			cl.refusals.TellPods(name, "LaunchFailed", fmt.Sprintf("node %s failed to start: %s", name, why))
 		}
 	}
-	if cl.statics.isEnding(name) {
+	if cl.statics.Ending(name) {
 		cl.spending.Ending(name, nil)
 	}
 	if !told {

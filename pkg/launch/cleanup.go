@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
+	"github.com/dovetail-scheduler/dovetail/pkg/staticpool"
 )
 
 // cleanup ends claims that were not launched, or whose launch has failed. Safe for concurrent use.
@@ -21,7 +22,7 @@ type cleanup struct {
 	claims       *claimCache
 	reservations *reservations.Ledger
 	spending     *spending.Guard
-	statics      *staticState
+	statics      *staticpool.State
 	orders       *orderBook
 	delays       *delays
 	refusals     *provisioning.Refusals
@@ -102,7 +103,7 @@ func (cl *cleanup) forget(name string) {
 	cl.spending.Ended(name, false) // no verdict so far: it never had an instance
 	pool := cl.claims.forget(name)
 	cl.orders.forget(name)
-	cl.statics.forget(name) // after the claim: who has read that it isn't ending doesn't find it
+	cl.statics.Forget(name) // after the claim: who has read that it isn't ending doesn't find it
 	if pool != "" {
 		cl.relief.ClaimEnded(pool)
 	}

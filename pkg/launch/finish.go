@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,12 +20,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
-
-// snapshot is a view of the scheduler's cache for others than the planner. Safe for concurrent use.
-type snapshot struct {
-	mu    sync.Mutex
-	world provisioning.World
-}
 
 // finisher turns instances into nodes, each in a goroutine of its own.
 type finisher struct {

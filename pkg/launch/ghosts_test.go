@@ -290,12 +290,12 @@ func TestShrinkingIsNoFailure(t *testing.T) {
 		w.claims[name] = &capacity.Claim{Name: name, UID: name, Pool: "pool", Deleting: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}}
 	}
 	claim("x")
-	m.statics.ending["x"] = true
+	m.statics.End("x")
 	for range 3 {
 		m.Claims.ClaimGone("x", "its NodeClaim was deleted")
 	}
-	if s := m.statics.pools["pool"]; s != nil && s.failed > 0 {
-		t.Errorf("it counts as %d failed launches", s.failed)
+	if s := m.statics.Backoff("pool"); s.Failed > 0 {
+		t.Errorf("it counts as %d failed launches", s.Failed)
 	}
 	claim("y")
 	c := testingclock.NewFakeClock(time.Now())
@@ -304,7 +304,7 @@ func TestShrinkingIsNoFailure(t *testing.T) {
 		m.Claims.ClaimGone("y", "its NodeClaim was deleted")
 		c.Step(time.Hour)
 	}
-	if s := m.statics.pools["pool"]; s == nil || s.failed != 1 {
+	if s := m.statics.Backoff("pool"); s.Failed != 1 {
 		t.Error("one that failed doesn't count once")
 	}
 }
@@ -340,9 +340,9 @@ func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 		w.mu.Unlock()
 	}
 	replicas(1)
-	m.staticPools.keepStatic(ctx)
+	m.staticPools.Keep(ctx)
 	replicas(0)
-	m.staticPools.keepStatic(ctx)
+	m.staticPools.Keep(ctx)
 	<-s.deleted
 	close(s.write)
 	<-s.deleted // given up once it was written

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
+	"github.com/dovetail-scheduler/dovetail/pkg/staticpool"
 )
 
 // logPatience is how long pods wait for the intent log to be read before their events mention it.
@@ -40,7 +41,7 @@ type Config struct {
 type Launcher struct {
 	provisioner *provisioning.Provisioner
 	standalone  *standalone
-	staticPools *staticPools
+	staticPools *staticpool.Controller
 	effects     *provisioning.Effects
 	writer      *spending.Writer // nil: there is no spending guard
 	recovery    *recovery
@@ -69,7 +70,7 @@ type Parts struct {
 	Owners  *pending.Owners
 	Gangs   provisioning.Gangs // nil: no plugin handles groups
 	Daemons func() []*capacity.DaemonSet
-	Judge   Judge
+	Judge   staticpool.Judge
 	// Spending is asked before anything is bought; nil: there is no guard.
 	Spending *spending.Guard
 	// Hold, when set, returns why nothing may be launched now (another controller owns nodes and claims), or nil. Changed has to be called
@@ -109,8 +110,8 @@ type Controllers struct {
 	slots       *slotWriter
 	snapshot    *snapshot
 	standalone  *standalone
-	statics     *staticState
-	staticPools *staticPools
+	statics     *staticpool.State
+	staticPools *staticpool.Controller
 	writer      *spending.Writer
 }
 
@@ -156,7 +157,7 @@ func New(cfg Config, p Parts) *Controllers {
 // ends builds what ends claims.
 func (c *Controllers) ends(p Parts) {
 	c.delays = &delays{claims: c.claims, calls: c.calls, refusals: c.demand.Refusals, byPool: map[string]string{}}
-	c.statics = &staticState{claims: c.claims, clock: p.Clock, pools: map[string]*static{}, ending: map[string]bool{}}
+	c.statics = staticpool.NewState(c.claims, p.Clock)
 	c.orders = &orderBook{claims: c.claims, spending: p.Spending, statics: c.statics, calls: c.calls, orders: map[string]*order{}}
 	c.cleanup = &cleanup{claims: c.claims, reservations: p.Reservations, spending: p.Spending, statics: c.statics, orders: c.orders, delays: c.delays,
 		refusals: c.demand.Refusals, triggers: c.Triggers, calls: c.calls, relief: c.demand.Relief}
@@ -177,16 +178,19 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 	c.restorer = &restorer{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, pending: p.Pending, tracker: c.Nodes}
 	by := requesters{capacity.ForPods: ledgerRequester{p.Reservations}, capacity.ForOrder: c.orders, capacity.ForPool: c.statics}
 	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, requesters: by, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
+	paused := func() bool { return p.Hold() != nil || c.claims.Problem() != nil }
 	if p.Spending != nil {
-		c.writer = spending.NewWriter(p.Spending, spending.WriterParts{Clock: p.Clock, Claims: c.claims, All: c.claims.allClaims, TryNode: p.Cluster.TryNode,
-			Each: c.calls.each, Paused: func() bool { return p.Hold() != nil || c.claims.Problem() != nil }})
+		c.writer = spending.NewWriter(p.Spending, spending.WriterParts{Clock: p.Clock, Claims: c.claims, All: c.claims.All, TryNode: p.Cluster.TryNode,
+			Each: c.calls.each, Paused: paused})
 	}
 	c.recovery = &recovery{claims: c.claims, reservations: p.Reservations, restorer: c.restorer, resumption: c.resumption, spending: p.Spending,
 		daemonCapacity: c.demand.Daemons, orders: c.orders, requesters: by, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
 	c.standalone = &standalone{orders: c.orders, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, purchases: c.purchases, committer: c.committer,
 		finisher: c.finisher, cleanup: c.cleanup, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
-	c.staticPools = &staticPools{state: c.statics, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, snapshot: c.snapshot, judge: p.Judge,
-		purchases: c.purchases, committer: c.committer, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
+	c.staticPools = staticpool.New(staticpool.Parts{State: c.statics, Claims: c.claims, Daemons: p.Daemons, Nodes: c.snapshot.nodes, Judge: p.Judge,
+		Pools:    func() []*capacity.Pool { return c.claims.Pools(p.Cloud.InstanceTypes) },
+		Headroom: c.purchases.Headroom, Committer: c.committer, Paused: paused, Background: c.calls.background, Triggers: c.Triggers,
+		Clock: p.Clock, Options: cfg.Plan})
 }
 
 // Restored is closed when the ledger has the reservations that an earlier leader made, or when another controller owns the nodes: none are
@@ -219,7 +223,7 @@ func (l *Launcher) Run(ctx context.Context) {
 	if l.ownership.free(ctx, restored) {
 		l.recovery.recover(ctx, restored)
 		l.calls.wg.Go(func() { panics.Again(ctx, l.calls.clock, "orders", l.standalone.serveOrders) })
-		l.calls.wg.Go(func() { panics.Again(ctx, l.calls.clock, "static pools", l.staticPools.serveStatic) })
+		l.calls.wg.Go(func() { panics.Again(ctx, l.calls.clock, "static pools", l.staticPools.Serve) })
 		panics.Again(ctx, l.calls.clock, "planner", l.provisioner.Serve)
 	}
 	l.calls.wg.Wait()

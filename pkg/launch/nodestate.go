@@ -36,8 +36,6 @@ const (
 	labelPool        = capacity.LabelNodePool
 	labelRegistered  = capacity.LabelRegistered
 	labelInitialized = capacity.LabelInitialized
-
-	doNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
 // nodeStates joins a Node with its CSINode and the storage capacity that drivers publish for it into the status that the ledger needs. The

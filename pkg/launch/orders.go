@@ -19,13 +19,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
+	"github.com/dovetail-scheduler/dovetail/pkg/staticpool"
 )
 
 // orderBook knows which standalone NodeClaims are being launched, and when the others are tried again. Safe for concurrent use.
 type orderBook struct {
 	claims   *claimCache
 	spending *spending.Guard
-	statics  *staticState
+	statics  *staticpool.State
 	calls    *calls
 
 	mu     sync.Mutex
@@ -229,7 +230,7 @@ func (s *standalone) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason
 	if pool.Types, err = s.cloud.InstanceTypes(c.NodeClass); err != nil {
 		return nil, "NodeClassNotReady", "spec.nodeClassRef.name: " + err.Error(), true
 	}
-	if room, over := s.purchases.headroom(); room == 0 {
+	if room, over := s.purchases.Headroom(); room == 0 {
 		return nil, incompatible, over, true
 	}
 	n, why, again = planner.Resolve(pool, c.Requests, nil, s.options)

@@ -52,7 +52,7 @@ func (b *purchases) buy(p *provisioning.Proposal, book func(claims map[string]*c
 func (b *purchases) reserve(p *provisioning.Proposal) provisioning.Outcome {
 	plan, out := p.Plan, provisioning.Outcome{Claims: map[string]*capacity.Claim{}}
 	b.ask(p, &out)
-	if room, why := b.headroom(); len(plan.Nodes) > room {
+	if room, why := b.Headroom(); len(plan.Nodes) > room {
 		over := map[string]capacity.Removal{}
 		for _, n := range plan.Nodes[room:] {
 			over[n.ID] = capacity.Removal{Message: why}
@@ -124,8 +124,8 @@ func (b *purchases) claimFor(n *capacity.PlannedNode, purpose capacity.Purpose) 
 	}
 }
 
-// headroom returns how many more claims may be in flight, and why there may be no more than that.
-func (b *purchases) headroom() (n int, why string) {
+// Headroom returns how many more claims may be in flight, and why there may be no more than that.
+func (b *purchases) Headroom() (n int, why string) {
 	if b.maxInFlight <= 0 {
 		return math.MaxInt32, ""
 	}

@@ -122,9 +122,9 @@ func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 		w.opens(k, guard.Fault{Machine: k.Machine(), Cause: "x", Message: "it does not come up"})
 		w.wants(3)
 		for range 5 {
-			w.parts.staticPools.keepStatic(t.Context())
+			w.parts.staticPools.Keep(t.Context())
 			w.settled()
-			c.Step(limitPause)
+			c.Step(10 * time.Second)
 		}
 		if got := w.bought(); len(got) != 1 {
 			t.Errorf("%s: bought %v, want one", k, got)
@@ -140,7 +140,7 @@ func TestStaticPoolIsHeldButForOneProbe(t *testing.T) {
 		}
 		c.Step(2 * time.Minute)
 		w.spending.Settle(w.reservations)
-		w.parts.staticPools.keepStatic(t.Context())
+		w.parts.staticPools.Keep(t.Context())
 		w.settled()
 		if got := w.bought(); len(got) != 3 {
 			t.Errorf("%s: bought %v, want three when it is over", k, got)

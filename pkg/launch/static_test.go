@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +66,7 @@ func TestStaticPoolShrinks(t *testing.T) {
 	w.mu.Lock()
 	names := slices.Sorted(maps.Keys(w.nodes))
 	w.podsOn = map[string][]*corev1.Pod{names[0]: {{}, {}}, names[2]: {{}}}
-	w.nodes[names[1]].Annotations = map[string]string{doNotDisrupt: "true"}
+	w.nodes[names[1]].Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
 	w.mu.Unlock()
 	for i, want := range [][]string{{names[0], names[1], names[2]}, {names[0], names[1]}, {names[1]}, nil} {
 		w.wants(int64(3 - i))
@@ -119,38 +118,13 @@ func TestStaticPoolWhoseLaunchesFailBacksOff(t *testing.T) {
 	w.until("two tries", func() bool { return w.calls["Launch"] > 1 })
 	w.until("it is told", w.noted("pool TooFewNodes refused by the cloud: not authorized"))
 	w.until("the claims have ended", func() bool { return len(w.claims) == 0 })
-	w.parts.statics.mu.Lock()
-	s := *w.parts.statics.pools["pool"]
-	w.parts.statics.mu.Unlock()
-	if s.failed < 2 || s.next.IsZero() {
-		t.Errorf("%d failures counted, next try at %v", s.failed, s.next)
+	if s := w.parts.statics.Backoff("pool"); s.Failed < 2 || s.Until.IsZero() {
+		t.Errorf("%d failures counted, next try at %v", s.Failed, s.Until)
 	}
 	w.mu.Lock()
 	delete(w.broken, "Launch")
 	w.mu.Unlock()
 	w.exactly(3)
-}
-
-func TestPausesOfAStaticPool(t *testing.T) {
-	w := newWorld(t)
-	w.build()
-	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		w.parts.statics.recordFailure("pool")
-		w.parts.statics.recordFailure("pool") // of the same round
-		s := w.parts.statics.pools["pool"]
-		if left := time.Until(s.next); s.failed != i+1 || left <= 0 || left > want {
-			t.Errorf("failure %d: %d counted, %v to wait, want up to %v", i+1, s.failed, left, want)
-		}
-		s.next = time.Time{}
-	}
-	w.parts.statics.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPods}})
-	if w.parts.statics.pools["pool"].failed != 3 {
-		t.Error("somebody else's node ended the count")
-	}
-	w.parts.statics.registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}})
-	if s := w.parts.statics.pools["pool"]; s.failed != 0 || !s.next.IsZero() {
-		t.Errorf("a node registered, and yet %d failures count until %v", s.failed, s.next)
-	}
 }
 
 // A node that never registers is a failure, one that a scale-down removes is none.
@@ -163,13 +137,11 @@ func TestStaticNodeThatNeverRegistered(t *testing.T) {
 			c.LaunchBatch.For = capacity.ForPods
 		}
 		w.claims[name] = c
-		w.parts.statics.ending[name] = name == "ending"
-		w.parts.Claims.ClaimGone(name, "its NodeClaim was deleted")
-		got := 0
-		if s := w.parts.statics.pools["pool"]; s != nil {
-			got = s.failed
+		if name == "ending" {
+			w.parts.statics.End(name)
 		}
-		if got != want {
+		w.parts.Claims.ClaimGone(name, "its NodeClaim was deleted")
+		if got := w.parts.statics.Backoff("pool").Failed; got != want {
 			t.Errorf("a claim that is %s: %d failures, want %d", name, got, want)
 		}
 	}
@@ -265,17 +237,17 @@ func TestStaticPoolWithCachesThatAreBehind(t *testing.T) {
 func TestClaimOfAStaticPoolThatEndsWhileItIsCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.replicas = ptr.To[int64](1)
+	w.replicas, w.stale = ptr.To[int64](1), ptr.To[int64](2)
 	for _, name := range []string{"a", "b"} {
 		w.claims[name] = &capacity.Claim{Name: name, UID: name, Pool: "pool", NodeClass: "class", Launched: true, Initialized: true}
 	}
 	w.build()
-	w.parts.statics.end("b")
-	w.during["Standing"] = func() { w.parts.statics.forget("b") }
-	w.parts.staticPools.keepPool(t.Context(), &capacity.Pool{Name: "pool"})
+	w.parts.statics.End("b")
+	w.during["Standing"] = func() { w.parts.statics.Forget("b") }
+	w.parts.staticPools.Keep(t.Context())
 	w.settled()
 	for _, name := range []string{"a", "b"} {
-		if c := w.claims[name]; c == nil || c.Deleting || w.parts.statics.isEnding(name) {
+		if c := w.claims[name]; c == nil || c.Deleting || w.parts.statics.Ending(name) {
 			t.Errorf("%s is ended, and the pool has no node left", name)
 		}
 	}
