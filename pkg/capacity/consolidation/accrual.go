@@ -1,0 +1,80 @@
+package consolidation
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// maxGap is the longest time between passes that counts: for longer it isn't known what would have been saved.
+const maxGap = 15 * time.Minute
+
+// Accrual is how much would have been saved on each node so far if it had been emptied when that was first possible, less what moves have
+// cost. A move is due when that covers its cost, so that, per node and in total, what moves cost never exceeds what waiting has cost. It is
+// forgotten at a restart of the process, which only means to wait longer. The zero value is ready for use; it is not safe for concurrent use.
+type Accrual struct {
+	accounts map[string]account
+	// Accrued and Paid are the totals since the beginning, in $: what waiting has cost, and what moves that were made have cost.
+	Accrued, Paid float64
+}
+
+// account is what has accrued on a node until a time, and what accrues per hour from then on.
+type account struct {
+	saved, rate float64
+	at          time.Time
+}
+
+func (a account) now(now time.Time) float64 {
+	return a.saved + a.rate*min(max(0, now.Sub(a.at)), maxGap).Hours()
+}
+
+// Of returns what has accrued on a node, in $.
+func (a *Accrual) Of(node string, now time.Time) float64 {
+	if a == nil {
+		return 0
+	}
+	return a.accounts[node].now(now)
+}
+
+// Observe records what accrues on each node from now on, until the next pass: Proposal.Rates. nodes are the candidates that still exist;
+// all others are forgotten.
+func (a *Accrual) Observe(rates map[string]float64, candidates []Candidate, now time.Time) {
+	next := make(map[string]account, len(a.accounts))
+	for i := range candidates {
+		node := candidates[i].Node
+		old, known := a.accounts[node]
+		rate := rates[node]
+		if !known && rate == 0 {
+			continue
+		}
+		saved := old.now(now)
+		a.Accrued += saved - old.saved
+		next[node] = account{saved: saved, rate: rate, at: now}
+	}
+	a.accounts = next
+}
+
+// Pay takes a move's cost from what has accrued on its nodes, in proportion to it. Callers pay for a move when they reserve its capacity.
+func (a *Accrual) Pay(m *Move, now time.Time) {
+	total := 0.0
+	for _, node := range m.Nodes {
+		total += a.Of(node, now)
+	}
+	a.Paid += m.Cost
+	for _, node := range m.Nodes {
+		x, known := a.accounts[node]
+		if !known {
+			continue
+		}
+		saved := x.now(now)
+		a.Accrued += saved - x.saved
+		if total > 0 {
+			x.saved = saved - m.Cost*saved/total
+		}
+		x.at = now
+		a.accounts[node] = x
+	}
+}
+
+// Nodes returns the nodes on which something has accrued, sorted.
+func (a *Accrual) Nodes() []string { return slices.Sorted(maps.Keys(a.accounts)) }

@@ -1,0 +1,72 @@
+package consolidation
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// Candidate is a managed node of the view, with what emptying it means. Callers pass one for every managed node of every pool, also for
+// those that can't be emptied: Balanced compares with the whole pool.
+type Candidate struct {
+	// Node is its name in View.Nodes.
+	Node string
+	Pool string
+	// Price is what its offering costs, in $/h, as Offer.Price has it, and with the same surcharge and factor as Options.Prices has for new
+	// nodes. +Inf or NaN: unknown. Such a node is kept.
+	Price        float64
+	CapacityType string
+	CreatedAt    time.Time
+	// Pods are the reschedulable pods: those that need another node when this one is emptied. DaemonSet pods are not among them.
+	Pods []Pod
+	// Blocked says why it can't be emptied now (Kind and details; Node is filled in); nil: it may be. It can still take other nodes' pods.
+	Blocked *Kept
+	// Drain is how long draining it is expected to take, from its pods' disruption budgets and grace periods.
+	Drain time.Duration
+	// ReceivedUntil: it took pods that were moved, and is no candidate until those moves have paid for themselves (Move.PaysBack).
+	ReceivedUntil time.Time
+	// Forced: it has to be emptied for this reason, whatever that costs; empty: it needn't.
+	Forced Reason
+}
+
+// Pod is a reschedulable pod of a candidate.
+type Pod struct {
+	Ref   capacity.PodRef
+	Class *capacity.Class
+	Owner types.UID
+	// Cost is its disruption cost as Karpenter computes it: 1 for an ordinary pod, from -10 to 10. Pods with a cost of zero or less don't
+	// count, and a node with no others is empty.
+	Cost float64
+	// Restart is what a restart of a pod with cost 1 is worth, as for Policy.RestartCost, which it replaces; nil: it doesn't.
+	Restart *time.Duration
+}
+
+// Reason is why a node is disrupted, as Karpenter's budgets name it.
+type Reason string
+
+// Reasons. Those from Expired on have no budget.
+const (
+	Empty         Reason = "Empty"
+	Underutilized Reason = "Underutilized"
+	Drifted       Reason = "Drifted"
+	Expired       Reason = "Expired"
+	Interrupted   Reason = "Interrupted"
+	Unhealthy     Reason = "Unhealthy"
+)
+
+// Budgeted reports whether disruption budgets limit the reason.
+func (r Reason) Budgeted() bool { return r == Empty || r == Underutilized || r == Drifted }
+
+// empty reports whether no pod of the node counts, as Karpenter's IsEmpty does.
+func (c *Candidate) empty() bool { return c.podCost() <= 0 }
+
+// podCost returns the sum of its pods' disruption costs, without those below zero.
+func (c *Candidate) podCost() float64 {
+	sum := 0.0
+	for i := range c.Pods {
+		sum += max(0, c.Pods[i].Cost)
+	}
+	return sum
+}
