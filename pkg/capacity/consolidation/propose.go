@@ -1,7 +1,9 @@
 package consolidation
 
 import (
+	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -9,19 +11,230 @@ import (
 
 // Planner proposes moves. Between passes it keeps what it has computed about offerings as long as pools and types stay the same; that
 // changes no answer. A Planner is not safe for concurrent use.
-type Planner struct{}
+type Planner struct{ memory memory }
 
 // New returns a planner that remembers nothing.
 func New() *Planner { return &Planner{} }
 
+// mostTogether is how many nodes one move may empty, if budgets allow as many: the more, the sooner something is in its way.
+const mostTogether = 32
+
 // Propose decides which candidates to empty now, and says for all others why they are kept. The view's Demand is ignored: callers propose
 // nothing while pods are pending. The same view, candidates and options give the same answer.
+//
+//  1. The view becomes numbers: pods by kind, nodes, offers, and what a pod of each kind is worth.
+//  2. Empty nodes are removed, and nodes that have to go are emptied, whatever that costs.
+//  3. The other nodes are emptied in the plan, one at a time, in order of what that saves per disruption, as long as that is worth it.
+//  4. Where moves cost nothing, several nodes are replaced together.
+//  5. Nodes that can't go yet are emptied in the plan likewise, so that it is known what waiting costs.
+//  6. The plan's steps become moves, and those are proposed that are due and that the budgets allow.
 func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Options) *Proposal {
-	out := &Proposal{Rates: map[string]float64{}, Waste: map[string]float64{}}
-	for i := range candidates {
-		out.Kept = append(out.Kept, Kept{Node: candidates[i].Node, Kind: Dearer, Price: candidates[i].Price})
+	c := newCluster(view, candidates, o, &p.memory)
+	s := &pass{plan: &plan{c: c, totals: totalsOf(candidates), kept: make([]Kept, c.existing)}, left: map[string]map[Reason]int{}}
+	for name, policy := range o.Pools {
+		s.left[name] = maps.Clone(policy.Budgets)
 	}
+	out := &Proposal{Rates: map[string]float64{}, Waste: make(map[string]float64, len(candidates)), Bound: c.market.bound}
+	for i := range candidates {
+		out.Waste[candidates[i].Node] = c.waste(&c.nodes[i])
+	}
+	s.out = out
+	s.sort()
+	s.removeEmpty()
+	s.plan.r = newReceivers(c, c.receiverOrder())
+	s.emptyForced()
+	s.plan.most = s.together()
+	s.plan.singles(s.now)
+	if len(s.free) > 0 {
+		s.plan.groups(s.free)
+		s.plan.r = newReceivers(c, c.receiverOrder())
+	}
+	s.plan.separate = true
+	s.plan.singles(s.later)
+	s.choose(s.plan.collapse())
+	s.tell()
 	return out
+}
+
+// pass is the making of a proposal.
+type pass struct {
+	plan *plan
+	out  *Proposal
+	// now are the candidates that may be emptied, free those of them for which that costs nothing. later are those that may not yet.
+	now, free, later []int32
+	empty, forced    []int32
+	left             map[string]map[Reason]int
+	done             map[int32]bool // nodes that have a move
+}
+
+// sort divides the candidates by what may happen to them.
+func (s *pass) sort() {
+	c := s.plan.c
+	s.done = map[int32]bool{}
+	for i := range c.nodes[:c.existing] {
+		n, at := &c.nodes[i], int32(i)
+		if n.c == nil {
+			continue
+		}
+		if n.gone { // the view doesn't have it
+			n.parent = -1
+			s.plan.kept[i] = Kept{Kind: NotReady}
+			continue
+		}
+		x := n.c
+		policy, ok := c.policy(x)
+		young := policy.RestartCost > 0 && c.o.Now.Before(x.CreatedAt.Add(policy.FirstHour))
+		var fixed *kind
+		for _, sh := range n.own {
+			if k := &c.kinds.all[sh.kind]; k.fixed && fixed == nil {
+				fixed = k
+			}
+		}
+		switch {
+		case x.Blocked != nil:
+			s.plan.kept[i] = *x.Blocked
+		case x.Forced != "":
+			s.forced = append(s.forced, at)
+		case !ok:
+			s.plan.kept[i] = Kept{Kind: Disabled}
+		case x.empty():
+			s.empty = append(s.empty, at)
+		case policy.Consolidate == WhenEmpty:
+			s.plan.kept[i] = Kept{Kind: PolicyWhenEmpty}
+		case !known(x.Price):
+			s.plan.kept[i] = Kept{Kind: NoPrice}
+		case fixed != nil:
+			s.plan.kept[i] = Kept{Kind: Unmovable, Pod: fixed.sample, Message: "it must be on the node of other pods"}
+		case young:
+			s.later = append(s.later, at)
+			s.plan.kept[i] = Kept{Kind: Young, Until: x.CreatedAt.Add(policy.FirstHour)}
+		case c.o.Now.Before(x.ReceivedUntil):
+			s.later = append(s.later, at)
+			s.plan.kept[i] = Kept{Kind: Received, Until: x.ReceivedUntil}
+		case s.left[x.Pool][Underutilized] <= 0:
+			s.later = append(s.later, at)
+			s.plan.kept[i] = Kept{Kind: Budget, Reason: Underutilized}
+		default:
+			s.now = append(s.now, at)
+			if policy.RestartCost == 0 {
+				s.free = append(s.free, at)
+			}
+		}
+	}
+}
+
+// together returns how many nodes one move may empty.
+func (s *pass) together() int32 {
+	most := mostTogether
+	for _, at := range s.now {
+		most = min(most, s.left[s.plan.c.nodes[at].c.Pool][Underutilized])
+	}
+	return int32(max(1, most))
+}
+
+// spend takes a move's nodes from the budgets, and reports whether they allow it; otherwise nothing is taken.
+func (s *pass) spend(nodes []int32, reason Reason) bool {
+	if !reason.Budgeted() {
+		return true
+	}
+	need := map[string]int{}
+	for _, at := range nodes {
+		need[s.plan.c.nodes[at].c.Pool]++
+	}
+	for pool, n := range need {
+		if s.left[pool][reason] < n {
+			return false
+		}
+	}
+	for pool, n := range need {
+		s.left[pool][reason] -= n
+	}
+	return true
+}
+
+// removeEmpty proposes empty nodes, the dearest first.
+func (s *pass) removeEmpty() {
+	c := s.plan.c
+	slices.SortStableFunc(s.empty, func(a, b int32) int { return cmp.Compare(c.nodes[b].price, c.nodes[a].price) })
+	for _, at := range s.empty {
+		x := &c.nodes[at]
+		if !s.spend([]int32{at}, Empty) {
+			s.plan.kept[at] = Kept{Kind: Budget, Reason: Empty}
+			continue
+		}
+		x.gone, x.parent = true, -1
+		s.propose(&draft{nodes: []int32{at}, Move: Move{Nodes: []string{x.c.Node}, Saves: x.price, Ceiling: x.price, Disruption: 1,
+			Accrued: c.o.Accrual.Of(x.c.Node, c.o.Now)}}, Empty)
+	}
+}
+
+func (s *pass) propose(d *draft, reason Reason) {
+	d.Reason = reason
+	s.out.Moves = append(s.out.Moves, d.Move)
+	for _, at := range d.nodes {
+		s.done[at] = true
+	}
+}
+
+// atOnce is how many nodes that have to go are planned together.
+const atOnce = 50
+
+// emptyForced empties the nodes that have to go: those without budget first, then those with the fewest pods, then the oldest.
+func (s *pass) emptyForced() {
+	c := s.plan.c
+	s.plan.most = math.MaxInt32
+	slices.SortStableFunc(s.forced, func(a, b int32) int {
+		x, y := c.nodes[a].c, c.nodes[b].c
+		first := func(x *Candidate) int {
+			if x.Forced.Budgeted() {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(first(x)-first(y), cmp.Compare(min(len(x.Pods), 1), min(len(y.Pods), 1)), x.CreatedAt.Compare(y.CreatedAt))
+	})
+	var set []int32
+	for _, at := range s.forced {
+		if !s.spend([]int32{at}, c.nodes[at].c.Forced) {
+			s.plan.kept[at] = Kept{Kind: Budget, Reason: c.nodes[at].c.Forced}
+			continue
+		}
+		set = append(set, at)
+	}
+	for part := range slices.Chunk(set, atOnce) {
+		if t := s.plan.try(part, true); t.kept.Kind == "" {
+			s.plan.commit(t)
+			continue
+		}
+		for _, at := range part { // one of them is in the others' way
+			if t := s.plan.try([]int32{at}, true); t.kept.Kind == "" {
+				s.plan.commit(t)
+			} else {
+				s.plan.kept[at] = t.kept
+			}
+		}
+	}
+}
+
+// tell says of all candidates without a move why they are kept.
+func (s *pass) tell() {
+	c := s.plan.c
+	for i := range c.nodes[:c.existing] {
+		n := &c.nodes[i]
+		if n.c == nil || s.done[int32(i)] {
+			continue
+		}
+		k := s.plan.kept[i]
+		k.Node = n.c.Node
+		if k.Price == 0 && known(n.c.Price) {
+			k.Price = n.c.Price
+		}
+		if k.Kind == "" {
+			k.Kind = Dearer
+			k.Cheapest = k.Price
+		}
+		s.out.Kept = append(s.out.Kept, k)
+	}
 }
 
 // sortedNodes returns the nodes that placements name, without those in except.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 )
 
 // item is what the packing has to place: pods of a batch that may use the same candidates.
@@ -115,7 +116,11 @@ func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 		return nil, 0, true
 	}
 	p := &packing.Problem{Budgets: r.budgets}
-	candidates := r.prune(items)
+	worth := make([]catalog.Item, len(items))
+	for i, it := range items {
+		worth[i] = catalog.Item{Candidates: it.candidates, Need: it.podBatch.need}
+	}
+	candidates := r.catalog.Prune(worth)
 	for _, b := range candidates {
 		p.Candidates = append(p.Candidates, packing.Candidate{Room: r.catalog.RoomOf(b), Price: r.catalog.Candidates[b].Price, Uses: r.catalog.Uses(b),
 			Scarce: r.catalog.Candidates[b].Offer.CapacityType == capacity.CapacityTypeReserved})

@@ -94,37 +94,15 @@ func softTaints(view *capacity.View) bool {
 		slices.ContainsFunc(view.Nodes, func(n *capacity.Node) bool { return slices.ContainsFunc(n.Taints, soft) })
 }
 
-// mentioned returns the label keys that batches ask for or are counted by, with the values they name.
-func mentioned(podBatches []*podBatch, groups []*topology.Group) map[string]map[string]bool {
-	out := map[string]map[string]bool{}
-	key := func(k string) map[string]bool {
-		if out[k] == nil {
-			out[k] = map[string]bool{}
-		}
-		return out[k]
-	}
-	terms := func(rs capacity.Requirements) {
-		for k, r := range rs {
-			values, excluded := r.Values()
-			named := key(k)
-			for _, v := range values {
-				if !excluded {
-					named[v] = true
-				}
-			}
-		}
-	}
+// mentioned returns the labels that batches ask for or are counted by.
+func mentioned(podBatches []*podBatch, groups []*topology.Group) catalog.Mentions {
+	out := catalog.Mentions{}
 	for _, u := range podBatches {
-		for _, t := range u.Terms {
-			terms(t)
-		}
-		for _, t := range u.Preferred {
-			terms(t.Term)
-		}
+		out.Add(u.Class)
 	}
 	for _, g := range groups {
 		if !g.Host { // no node that can be bought has its name yet
-			key(g.Key)
+			out.Key(g.Key)
 		}
 	}
 	return out

@@ -97,7 +97,7 @@ func (c *Catalog) Label(b int, key string) (string, bool) {
 }
 
 // newCatalog lists what can be bought. mentioned are the label keys that the demand asks for, with the values it names.
-func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned map[string]map[string]bool) *Catalog {
+func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned Mentions) *Catalog {
 	c := &Catalog{matched: map[string]packing.Bits{}}
 	size := 0
 	for _, p := range pools {

@@ -12,7 +12,7 @@ const maxVariants = 64
 
 // openLabels returns the label sets that nodes of a pool may get: the pool's labels and, for each custom key that its requirements leave
 // open, the values that demand names, or one value if demand names none.
-func (p *PoolOffers) openLabels(mentioned map[string]map[string]bool) []labelChoice {
+func (p *PoolOffers) openLabels(mentioned Mentions) []labelChoice {
 	out := []labelChoice{{Labels: p.Labels}}
 	for _, r := range p.Requirements.Sorted() {
 		if _, own := p.Labels[r.Key]; own || p.TypeLabel(r.Key) || capacity.OfferLabel(r.Key) || r.Key == capacity.LabelHostname || r.AllowsAbsent() {

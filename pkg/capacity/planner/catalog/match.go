@@ -37,8 +37,8 @@ func (a *Asks) Matches(label func(key string) (string, bool)) bool {
 	return capacity.MatchAny(a.Terms, label)
 }
 
-// id is equal for equal asks.
-func (a *Asks) id() string {
+// ID is equal for equal asks.
+func (a *Asks) ID() string {
 	k := make(capacity.KeyBytes, 0, 256)
 	k.Count(len(a.Terms))
 	for _, t := range a.Terms {
@@ -54,7 +54,7 @@ func (a *Asks) id() string {
 
 // Matching returns the candidates that satisfy a. The set is shared and must not be changed.
 func (c *Catalog) Matching(a *Asks) packing.Bits {
-	id := a.id()
+	id := a.ID()
 	out, known := c.matched[id]
 	if !known {
 		out = c.match(a)

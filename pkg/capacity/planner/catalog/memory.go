@@ -20,7 +20,7 @@ type Memory struct {
 // maxMatched limits the number of different asks for which a catalog caches the result.
 const maxMatched = 4096
 
-func (m *Memory) Catalog(pools []*capacity.Pool, opts *capacity.Options, mentioned map[string]map[string]bool) *Catalog {
+func (m *Memory) Catalog(pools []*capacity.Pool, opts *capacity.Options, mentioned Mentions) *Catalog {
 	id := catalogID(pools, opts, mentioned)
 	if m.last != nil && m.id == id && len(m.last.matched) < maxMatched && slices.EqualFunc(m.types, pools, sameTypes) {
 		for i, p := range m.last.Pools {
@@ -40,7 +40,7 @@ func sameTypes(types []*capacity.InstanceType, p *capacity.Pool) bool {
 }
 
 // catalogID returns everything that a catalog depends on, except the types.
-func catalogID(pools []*capacity.Pool, opts *capacity.Options, mentioned map[string]map[string]bool) string {
+func catalogID(pools []*capacity.Pool, opts *capacity.Options, mentioned Mentions) string {
 	k := make(capacity.KeyBytes, 0, 1024)
 	k.Text(strconv.FormatFloat(opts.NodeSurcharge, 'g', -1, 64))
 	k.Count(len(opts.PriceFactor))

@@ -1,14 +1,17 @@
-package planner
+package catalog
 
-import (
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
-)
+import "github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 
-// prune returns the candidates worth passing to the packing. It leaves out those that can't hold a single pod, and those that another
+// Item is pods to be placed on new nodes, as far as pruning is concerned: what each of them needs, and the candidates they may use.
+type Item struct {
+	Candidates packing.Bits
+	Need       []int64
+}
+
+// Prune returns the candidates worth passing to the packing. It leaves out those that can't hold a single pod, and those that another
 // candidate replaces: one that all the same items may use, with at least the same capacity at no higher price.
-func (r *run) prune(items []item) []int {
+func (c *Catalog) Prune(items []Item) []int {
 	sets := distinct(items)
-	c := r.catalog
 	// Candidates are in one class if the same items may use them. Of those with the same capacity and budgets, such as a type's in other
 	// zones, only the cheapest matters.
 	type same struct {
@@ -75,18 +78,18 @@ func (s *candidateSet) fits(room []int64) bool {
 	return false
 }
 
-func distinct(items []item) []*candidateSet {
+func distinct(items []Item) []*candidateSet {
 	index := map[string]*candidateSet{}
 	var out []*candidateSet
 	for _, it := range items {
-		key := string(it.candidates.AppendTo(nil))
+		key := string(it.Candidates.AppendTo(nil))
 		s, ok := index[key]
 		if !ok {
-			s = &candidateSet{candidates: it.candidates}
+			s = &candidateSet{candidates: it.Candidates}
 			index[key] = s
 			out = append(out, s)
 		}
-		s.needs = append(s.needs, it.podBatch.need)
+		s.needs = append(s.needs, it.Need)
 	}
 	return out
 }

@@ -1,0 +1,253 @@
+package consolidation
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// cluster is a view in numbers, and what a plan has changed in it so far.
+type cluster struct {
+	o      *Options
+	kinds  *kinds
+	market *market
+	// nodes are the candidates, in their order, then the view's other nodes, then the new nodes of the plan. existing is the number of
+	// those that are not new.
+	nodes    []node
+	existing int
+	// mean is what a pod of a pool costs on average, in $/h.
+	mean map[string]float64
+	// refused are placements on existing nodes that the real filters refuse.
+	refused map[refusal]bool
+	cpu     int // the dimensions by which nodes are balanced; -1: no pod requests it
+	memory  int
+	// admitted are, by asks, the nodes that pods may be on; nil: not known yet.
+	admitted [][]int8
+}
+
+type refusal struct {
+	class capacity.ClassKey
+	node  string
+}
+
+// node is a node in a plan.
+type node struct {
+	view *capacity.Node // nil: it is new
+	c    *Candidate     // nil: it is new or not managed
+	// price is what keeping it costs; 0: unknown, or not managed.
+	price float64
+	free  []int64
+	size  []int64
+	// pods are all reschedulable pods that the plan has there; own are those that are there now, in the same order as kinds.
+	pods, own []share
+	// from are the pods that the plan brought, with the node where they are now.
+	from []arrival
+	// disruption is 1 and the disruption costs of pods.
+	disruption float64
+	offer      int // of a new node
+	// gone: the plan empties it. closed: it gets no pods.
+	gone, closed bool
+	parent       int32 // of the set of nodes that are one move, see joins.go
+	joined       int32 // size of the set, at its root
+}
+
+// arrival is pods of a kind that the plan brings from the node where they are now.
+type arrival struct {
+	kind, origin, n int32
+}
+
+func newCluster(view *capacity.View, candidates []Candidate, o *Options, mem *memory) *cluster {
+	ks, mentions := newKinds(candidates, o.Prices.IgnorePreferences)
+	c := &cluster{o: o, kinds: ks, refused: map[refusal]bool{}}
+	for _, f := range o.Prices.Forbidden {
+		if f.Node != "" {
+			c.refused[refusal{f.Class, f.Node}] = true
+		}
+	}
+	index := make(map[string]int, len(view.Nodes))
+	for i, n := range view.Nodes {
+		index[n.Name] = i
+	}
+	taken := make([]bool, len(view.Nodes))
+	c.nodes = make([]node, 0, len(view.Nodes)+len(candidates)/4)
+	for i := range candidates {
+		x := &candidates[i]
+		at, ok := index[x.Node]
+		if !ok || taken[at] {
+			c.nodes = append(c.nodes, node{c: x, view: &capacity.Node{Name: x.Node}, closed: true, gone: true, disruption: 1})
+			continue
+		}
+		taken[at] = true
+		c.nodes = append(c.nodes, c.candidate(x, view.Nodes[at]))
+	}
+	for i, n := range view.Nodes {
+		if !taken[i] {
+			c.nodes = append(c.nodes, node{view: n, closed: n.Closed})
+		}
+	}
+	c.existing = len(c.nodes)
+	ks.separate()
+	c.market = newMarket(view, ks, mentions, o, mem)
+	c.measure()
+	return c
+}
+
+// candidate returns a candidate's node, and counts its pods by kind.
+func (c *cluster) candidate(x *Candidate, n *capacity.Node) node {
+	out := node{c: x, view: n, price: x.Price, closed: n.Closed || x.Forced != "", disruption: 1 + x.podCost()}
+	if !known(x.Price) {
+		out.price = 0
+	}
+	counts := map[int32]int32{}
+	for j := range x.Pods {
+		p := &x.Pods[j]
+		k := c.kinds.of(p, n)
+		counts[k]++
+		c.kinds.all[k].count++
+		c.kinds.all[k].weight += max(0, p.Cost)
+	}
+	for _, k := range slices.Sorted(maps.Keys(counts)) {
+		out.own = append(out.own, share{k, counts[k]})
+	}
+	out.pods = slices.Clone(out.own)
+	return out
+}
+
+// known reports whether a price is known.
+func known(price float64) bool { return price >= 0 && !math.IsInf(price, 1) }
+
+// measure turns capacities into numbers, once all kinds are known.
+func (c *cluster) measure() {
+	c.cpu = slices.Index(c.kinds.dims.Resources, corev1.ResourceCPU)
+	c.memory = slices.Index(c.kinds.dims.Resources, corev1.ResourceMemory)
+	c.mean = map[string]float64{}
+	pods := map[string]int{}
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		n.parent, n.joined, n.offer = int32(i), 1, -1
+		n.free = c.kinds.dims.Room(n.view.Free, n.view.VolumesFree)
+		n.size = c.kinds.dims.Room(n.view.Allocatable, nil)
+		if n.c != nil && known(n.c.Price) {
+			c.mean[n.c.Pool] += n.price
+			pods[n.c.Pool] += len(n.c.Pods)
+		}
+	}
+	for pool := range c.mean {
+		c.mean[pool] /= float64(max(1, pods[pool]))
+	}
+	for i := range c.kinds.all {
+		if k := &c.kinds.all[i]; k.count > 0 {
+			k.weight /= float64(k.count)
+		}
+	}
+	c.admitted = make([][]int8, len(c.kinds.asks))
+}
+
+// worth returns what the pods on a node are worth, in $/h.
+func (c *cluster) worth(n *node) float64 {
+	sum := 0.0
+	for _, s := range n.pods {
+		sum += c.kinds.all[s.kind].value * float64(s.n)
+	}
+	return sum
+}
+
+// waste returns the part of a node's price that its pods aren't worth.
+func (c *cluster) waste(n *node) float64 { return n.price - c.worth(n) }
+
+// admits reports whether pods of a kind may be put on a node, apart from capacity and other pods.
+func (c *cluster) admits(kind int32, at int32) bool {
+	k, n := &c.kinds.all[kind], &c.nodes[at]
+	if n.closed || n.gone {
+		return false
+	}
+	if n.view == nil {
+		return k.may.Has(n.offer)
+	}
+	if len(c.refused) > 0 && c.refused[refusal{k.class.Key, n.view.Name}] {
+		return false
+	}
+	if k.least > 0 {
+		return c.kinds.admits(k, n.view)
+	}
+	known := c.admitted[k.asks]
+	if known == nil {
+		known = make([]int8, c.existing)
+		c.admitted[k.asks] = known
+	}
+	if known[at] == 0 {
+		known[at] = -1
+		if c.kinds.admits(k, n.view) {
+			known[at] = 1
+		}
+	}
+	return known[at] > 0
+}
+
+// besides returns how many pods of a kind, at most most, may join those on a node, apart from capacity.
+func (c *cluster) besides(kind int32, n *node, most int) int {
+	k := &c.kinds.all[kind]
+	if !k.special() {
+		return most
+	}
+	have := 0
+	for _, s := range n.pods {
+		if s.kind == kind {
+			have = int(s.n)
+		} else if slices.Contains(k.apart, s.kind) {
+			return 0
+		}
+	}
+	if len(k.class.HostPorts) > 0 && n.view != nil && have == 0 {
+		for _, p := range n.view.Pods {
+			if capacity.PortsConflict(k.class.HostPorts, capacity.HostPorts(p)) {
+				return 0
+			}
+		}
+	}
+	return min(most, max(0, k.most-have))
+}
+
+// put adds n pods of a kind to a node, or takes -n away.
+func (c *cluster) put(at, kind int32, n int32) {
+	x, k := &c.nodes[at], &c.kinds.all[kind]
+	for d, v := range k.need {
+		if x.free[d] != math.MaxInt64 {
+			x.free[d] -= v * int64(n)
+		}
+	}
+	x.disruption += k.weight * float64(n)
+	i, found := slices.BinarySearchFunc(x.pods, kind, func(s share, kind int32) int { return cmp.Compare(s.kind, kind) })
+	switch {
+	case !found:
+		x.pods = slices.Insert(x.pods, i, share{kind, n})
+	case x.pods[i].n+n == 0:
+		x.pods = slices.Delete(x.pods, i, i+1)
+	default:
+		x.pods[i].n += n
+	}
+}
+
+// fits reports whether one pod fits the capacity.
+func fits(free, need []int64) bool {
+	for d, v := range need {
+		if v > free[d] && v > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// policy returns the policy of a candidate's pool.
+func (c *cluster) policy(x *Candidate) (Policy, bool) {
+	p, ok := c.o.Pools[x.Pool]
+	if p.Consolidate == "" {
+		p.Consolidate = WhenEmptyOrUnderutilized
+	}
+	return p, ok
+}

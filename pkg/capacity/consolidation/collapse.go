@@ -1,0 +1,168 @@
+package consolidation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// draft is what the steps of a plan mean for nodes that are emptied together: each pod goes from where it is now to its last place.
+type draft struct {
+	nodes []int32 // to be emptied
+	added []int32 // new
+	Move
+	short string // minValues that can't be met
+}
+
+// collapse turns the plan's steps into moves, in order of their first nodes. forced are the nodes that have to go.
+func (p *plan) collapse() []*draft {
+	c := p.c
+	of := map[int32]*draft{}
+	var out []*draft
+	queues := map[int32]map[int32][]*Pod{}
+	for at := range c.nodes {
+		n := &c.nodes[at]
+		if !n.gone || n.c == nil || n.parent < 0 {
+			continue
+		}
+		root := c.root(int32(at))
+		d := of[root]
+		if d == nil {
+			d = &draft{}
+			of[root] = d
+			out = append(out, d)
+		}
+		d.nodes = append(d.nodes, int32(at))
+		d.Nodes = append(d.Nodes, n.c.Node)
+		queues[int32(at)] = c.podsByKind(n)
+	}
+	for at := range c.nodes {
+		n := &c.nodes[at]
+		if n.gone || len(n.from) == 0 {
+			continue
+		}
+		name := ""
+		if n.view == nil {
+			name = fmt.Sprintf("new/%d", at-c.existing)
+			d := of[c.root(int32(at))]
+			d.added = append(d.added, int32(at))
+		} else {
+			name = n.view.Name
+		}
+		for _, a := range n.from {
+			d, queue := of[c.root(a.origin)], queues[a.origin]
+			for _, pod := range queue[a.kind][:a.n] {
+				d.Placements = append(d.Placements, capacity.Placement{Class: pod.Class, Pod: pod.Ref, Node: name})
+			}
+			queue[a.kind] = queue[a.kind][a.n:]
+		}
+	}
+	for _, d := range out {
+		slices.Sort(d.Nodes)
+		p.price(d)
+	}
+	return out
+}
+
+// podsByKind returns a candidate's pods by kind, in their order.
+func (c *cluster) podsByKind(n *node) map[int32][]*Pod {
+	out := make(map[int32][]*Pod, len(n.own))
+	for i := range n.c.Pods {
+		pod := &n.c.Pods[i]
+		k := c.kinds.of(pod, n.view)
+		out[k] = append(out[k], pod)
+	}
+	return out
+}
+
+// price sets the new nodes of a move, and what it saves and costs.
+func (p *plan) price(d *draft) {
+	c := p.c
+	old, drain := 0.0, 0.0
+	for _, at := range d.nodes {
+		x := c.nodes[at].c
+		old += c.nodes[at].price
+		d.Disruption += 1 + x.podCost()
+		d.Accrued += c.o.Accrual.Of(x.Node, c.o.Now)
+		d.Cost += c.restarts(x) + c.overlap(x, c.nodes[at].price*x.Drain.Hours())
+		drain = math.Max(drain, x.Drain.Hours())
+	}
+	d.Ceiling = old
+	spent := 0.0
+	for tight := range 2 {
+		d.New, spent, d.short = d.New[:0], 0, ""
+		for _, at := range d.added {
+			n, dearest, short := p.planned(at, old, tight > 0)
+			if short != "" {
+				d.short = short
+				continue
+			}
+			d.New = append(d.New, n)
+			spent += dearest
+		}
+		if spent < old*(1-lowest) {
+			break
+		}
+	}
+	d.Saves = old - spent
+	if len(d.nodes) > 0 {
+		d.Cost += c.overlap(c.nodes[d.nodes[0]].c, spent*(c.o.Boot.Hours()+drain))
+	}
+}
+
+// restarts returns what restarting a candidate's pods costs, in $.
+func (c *cluster) restarts(x *Candidate) float64 {
+	policy, _ := c.policy(x)
+	hours := 0.0
+	for i := range x.Pods {
+		restart := policy.RestartCost
+		if x.Pods[i].Restart != nil {
+			restart = *x.Pods[i].Restart
+		}
+		hours += max(0, x.Pods[i].Cost) * restart.Hours()
+	}
+	return hours * c.mean[x.Pool]
+}
+
+// overlap returns what it costs that old and new nodes are paid at the same time; where a restart costs nothing, that doesn't either.
+func (c *cluster) overlap(x *Candidate, dollars float64) float64 {
+	if policy, _ := c.policy(x); policy.RestartCost == 0 {
+		return 0
+	}
+	return dollars
+}
+
+// planned returns a new node of the plan, with the price of its dearest offering. tight: only those of the lowest price.
+func (p *plan) planned(at int32, ceiling float64, tight bool) (out *capacity.PlannedNode, dearest float64, short string) {
+	m, n := p.c.market, &p.c.nodes[at]
+	flexible := 1
+	if m.spot(n.offer) {
+		flexible = DefaultSpotFlexibility
+		if !n.closed { // it needn't have so many, and its price was that of one
+			ceiling = math.Nextafter(math.Max(n.price, m.price(n.offer)), math.Inf(1))
+		}
+	}
+	if m.catalog.Candidates[m.offers[n.offer]].Price >= ceiling {
+		ceiling = math.Inf(1)
+	}
+	offers, short := m.alternatives(n.offer, n.pods, ceiling, flexible)
+	if short != "" || len(offers) == 0 {
+		return nil, 0, short
+	}
+	price := func(i int) float64 { return m.catalog.Candidates[offers[i]].Price }
+	if tight {
+		offers = slices.DeleteFunc(slices.Clone(offers), func(b int) bool { return m.catalog.Candidates[b].Price > price(0) })
+	}
+	node := *m.catalog.Template(offers, m.daemons)
+	node.ID = fmt.Sprintf("new/%d", int(at)-p.c.existing)
+	node.Requests = capacity.Resources{}
+	for _, d := range node.Daemons {
+		node.Requests.Add(d.Class.Requests, 1)
+	}
+	for _, s := range n.pods {
+		node.Requests.Add(m.kinds.all[s.kind].class.Requests, int64(s.n))
+	}
+	return &node, price(len(offers) - 1), ""
+}

@@ -1,0 +1,87 @@
+package consolidation
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// choose proposes the moves of the plan that are due, best first, within the budgets, and says why the others are not.
+func (s *pass) choose(drafts []*draft) {
+	slices.SortStableFunc(drafts, func(a, b *draft) int {
+		return cmp.Or(s.urgency(b)-s.urgency(a), cmp.Compare(b.Saves/b.Disruption, a.Saves/a.Disruption))
+	})
+	for _, d := range drafts {
+		if reason := s.forcedBy(d); reason != "" {
+			d.Ceiling = math.Inf(1)
+			s.propose(d, reason)
+			continue
+		}
+		why := s.notDue(d)
+		if why.Kind != "" {
+			for _, at := range d.nodes {
+				if s.plan.kept[at].Kind == "" {
+					s.plan.kept[at] = why
+				}
+			}
+			continue
+		}
+		s.propose(d, Underutilized)
+	}
+}
+
+// forcedBy returns why a move has to be made; empty: it needn't.
+func (s *pass) forcedBy(d *draft) Reason {
+	for _, at := range d.nodes {
+		if r := s.plan.c.nodes[at].c.Forced; r != "" {
+			return r
+		}
+	}
+	return ""
+}
+
+func (s *pass) urgency(d *draft) int {
+	switch reason := s.forcedBy(d); {
+	case reason == "":
+		return 0
+	case reason.Budgeted():
+		return 1
+	}
+	return 2
+}
+
+// notDue returns why a move is not made now; without a kind: it is.
+func (s *pass) notDue(d *draft) Kept {
+	c := s.plan.c
+	total := 0.0
+	free := true
+	for _, at := range d.nodes {
+		total += c.nodes[at].price
+		policy, _ := c.policy(c.nodes[at].c)
+		free = free && policy.RestartCost == 0
+	}
+	if d.short != "" {
+		return Kept{Kind: OtherReason, Message: d.short}
+	}
+	if d.Saves <= total*lowest {
+		return Kept{Kind: Dearer, Price: total, Cheapest: total - d.Saves}
+	}
+	for _, at := range d.nodes { // what it would save is lost all the same
+		s.out.Rates[c.nodes[at].c.Node] = d.Saves * c.nodes[at].price / total
+	}
+	for _, at := range d.nodes {
+		if s.plan.kept[at].Kind != "" {
+			return s.plan.kept[at]
+		}
+	}
+	if score, scored := c.balancedScore(d.nodes, d.Saves, s.plan.totals); scored && score < balancedThreshold {
+		return Kept{Kind: Unbalanced, Saves: d.Saves, Score: score, Threshold: balancedThreshold}
+	}
+	if !free && d.Accrued < d.Cost {
+		return Kept{Kind: Paying, Saves: d.Saves, Accrued: d.Accrued, Cost: d.Cost}
+	}
+	if !s.spend(d.nodes, Underutilized) {
+		return Kept{Kind: Budget, Reason: Underutilized, Saves: d.Saves, Accrued: d.Accrued, Cost: d.Cost}
+	}
+	return Kept{}
+}

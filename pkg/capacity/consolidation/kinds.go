@@ -1,0 +1,229 @@
+package consolidation
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
+)
+
+// kind is reschedulable pods that a plan can't tell apart. Pods of different classes are of one kind if they need the same and may go to the
+// same places; pods of one class are of different kinds if what they have now must not get worse (pins, preferences).
+type kind struct {
+	asks int // index into kinds.asks
+	// need is what a pod takes of an existing node. A pod that another scheduler binds takes twice as much, since it may go elsewhere.
+	need []int64
+	// least is the weight of the preferred node terms that a new place must satisfy: what the present one does.
+	least  int32
+	class  *capacity.Class // of one of the pods
+	sample capacity.PodRef
+	// most is how many may share a node; apart are other kinds that must not be on the same node.
+	most  int
+	apart []int32
+	// fixed: its pods depend on others on their node and are not planned elsewhere.
+	fixed bool
+	count int
+	// weight is the mean disruption cost of its pods.
+	weight float64
+
+	// all are the catalog's candidates that may be bought for it, may the same among market.offers.
+	all, may packing.Bits
+	// value is what a pod is worth in $/h, floor the part of it that a lower bound may count.
+	value, floor float64
+	// id is equal in different passes for kinds that a packing can't tell apart; rank is the kind's place in an order of them.
+	id, rank int32
+}
+
+// special reports whether other pods on a node matter for the kind.
+func (k *kind) special() bool {
+	return k.most < math.MaxInt || len(k.apart) > 0 || len(k.class.HostPorts) > 0
+}
+
+// share is a number of pods of one kind.
+type share struct{ kind, n int32 }
+
+// kinds are the kinds of a pass, and how to find that of a pod.
+type kinds struct {
+	dims *catalog.Dims
+	all  []kind
+	asks []catalog.Asks
+	// plain are the kinds of classes all of whose pods are of one kind.
+	plain  map[*capacity.Class]int32
+	byKey  map[string]int32
+	askIDs map[string]int
+	ignore bool // preferences don't count
+}
+
+func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.Mentions) {
+	seen := map[*capacity.Class]bool{}
+	var demand []capacity.Demand
+	mentions := catalog.Mentions{}
+	for i := range candidates {
+		for j := range candidates[i].Pods {
+			class := candidates[i].Pods[j].Class
+			if seen[class] {
+				continue
+			}
+			seen[class] = true
+			demand = append(demand, capacity.Demand{Class: class})
+			mentions.Add(class)
+			for _, key := range domainKeys(class) {
+				mentions.Key(key)
+			}
+		}
+	}
+	return &kinds{dims: catalog.DimsOf(demand), plain: map[*capacity.Class]int32{}, byKey: map[string]int32{}, askIDs: map[string]int{}, ignore: ignorePreferences}, mentions
+}
+
+// domainKeys returns the topology keys, other than the host's, over which the class has a hard constraint.
+func domainKeys(c *capacity.Class) []string {
+	var out []string
+	add := func(key string) {
+		if key != capacity.LabelHostname && !slices.Contains(out, key) {
+			out = append(out, key)
+		}
+	}
+	for i := range c.Spread {
+		if c.Spread[i].Hard {
+			add(c.Spread[i].TopologyKey)
+		}
+	}
+	for _, terms := range [][]capacity.PodTerm{c.Affinity, c.AntiAffinity} {
+		for i := range terms {
+			add(terms[i].TopologyKey)
+		}
+	}
+	return out
+}
+
+// of returns the kind of a pod on a node.
+func (ks *kinds) of(p *Pod, node *capacity.Node) int32 {
+	if k, ok := ks.plain[p.Class]; ok {
+		return k
+	}
+	c := p.Class
+	keys := domainKeys(c)
+	preferred := !ks.ignore && len(c.Preferred) > 0
+	terms, least := c.Terms, int32(0)
+	if len(keys) > 0 {
+		pins := capacity.Requirements{}
+		for _, key := range keys {
+			if v, ok := node.Label(key); ok {
+				pins = pins.And(capacity.ValueIn(key, v))
+			}
+		}
+		if len(terms) == 0 {
+			terms = []capacity.Requirements{nil}
+		}
+		if pinned := capacity.IntersectTerms(terms, []capacity.Requirements{pins}); len(pinned) > 0 {
+			terms = pinned
+		}
+	}
+	if preferred {
+		least = satisfied(c, node.Label)
+	}
+	k := ks.add(p, catalog.Asks{Terms: terms, Tolerations: c.Tolerations, Preferred: true, Scheduler: c.Scheduler()}, least)
+	if len(keys) == 0 && !preferred {
+		ks.plain[c] = k
+	}
+	return k
+}
+
+// satisfied returns the weight of the class's preferred node terms that a node with these labels satisfies.
+func satisfied(c *capacity.Class, label func(string) (string, bool)) int32 {
+	sum := int32(0)
+	for _, t := range c.Preferred {
+		if t.Term.MatchFunc(label) {
+			sum += t.Weight
+		}
+	}
+	return sum
+}
+
+// add returns the kind of a pod that asks for this, and makes it if there is none.
+func (ks *kinds) add(p *Pod, asks catalog.Asks, least int32) int32 {
+	c := p.Class
+	id := asks.ID()
+	need := ks.dims.Need(c)
+	if c.ByOthers {
+		for d := range need {
+			need[d] = capacity.SatMul(need[d], 2)
+		}
+	}
+	most, fixed := hostLimit(c)
+	var key []byte
+	if most < math.MaxInt || fixed || len(c.HostPorts) > 0 || len(c.AntiAffinity) > 0 || least > 0 || c.ByOthers {
+		key = append(key, c.Key...) // such a class is a kind of its own
+	}
+	key = append(key, 0)
+	key = binary.AppendVarint(key, int64(least))
+	for _, n := range need {
+		key = binary.AppendVarint(key, n)
+	}
+	key = append(key, id...)
+	if k, ok := ks.byKey[string(key)]; ok {
+		return k
+	}
+	at, ok := ks.askIDs[id]
+	if !ok {
+		at = len(ks.asks)
+		ks.askIDs[id] = at
+		ks.asks = append(ks.asks, asks)
+	}
+	k := int32(len(ks.all))
+	ks.byKey[string(key)] = k
+	ks.all = append(ks.all, kind{asks: at, need: need, least: least, class: c, sample: p.Ref, most: most, fixed: fixed})
+	return k
+}
+
+// hostLimit returns how many pods of the class may share a node, and whether they depend on other pods on it.
+func hostLimit(c *capacity.Class) (most int, fixed bool) {
+	most = math.MaxInt
+	for i := range c.Spread {
+		if s := &c.Spread[i]; s.Hard && s.TopologyKey == capacity.LabelHostname {
+			most = min(most, max(1, int(s.MaxSkew)))
+		}
+	}
+	if capacity.Apart(c, c) || len(c.HostPorts) > 0 {
+		most = 1
+	}
+	return most, slices.ContainsFunc(c.Affinity, func(t capacity.PodTerm) bool { return t.TopologyKey == capacity.LabelHostname })
+}
+
+// separate finds the kinds that must not share a node with another kind.
+func (ks *kinds) separate() {
+	for i := range ks.all {
+		a := &ks.all[i]
+		if !a.class.Repels() && len(a.class.HostPorts) == 0 {
+			continue
+		}
+		for j := range ks.all {
+			b := &ks.all[j]
+			if i == j || !capacity.Apart(a.class, b.class) && !capacity.PortsConflict(a.class.HostPorts, b.class.HostPorts) {
+				continue
+			}
+			if !slices.Contains(a.apart, int32(j)) {
+				a.apart = append(a.apart, int32(j))
+			}
+			if !slices.Contains(b.apart, int32(i)) {
+				b.apart = append(b.apart, int32(i))
+			}
+		}
+	}
+}
+
+// admits reports whether pods of the kind may be on an existing node, apart from capacity and other reschedulable pods.
+func (ks *kinds) admits(k *kind, n *capacity.Node) bool {
+	asks := &ks.asks[k.asks]
+	if n.Closed || n.Unschedulable && !capacity.Tolerates(asks.Tolerations, &unschedulable) || asks.Tolerates(n.Taints) != nil || !asks.Matches(n.Label) {
+		return false
+	}
+	return k.least == 0 || satisfied(k.class, n.Label) >= k.least
+}
+
+var unschedulable = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}

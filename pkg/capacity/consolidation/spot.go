@@ -1,0 +1,128 @@
+package consolidation
+
+import (
+	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// alike is how much dearer than the cheapest an offering on demand may be to be an alternative to it.
+const alike = 0.01
+
+// spotPrice returns the price of the dearest of the spot offerings that a new node may become. In place of spot nodes alone it has to have
+// as many types as the pools' flexibility says, all of them cheaper: with fewer, a node would be replaced again and again, until it is of the
+// cheapest type, which is interrupted most.
+func (p *plan) spotPrice(t *trial, b *purchase) (price float64, count, needed int) {
+	flexible, ceiling := 0, 0.0
+	onlySpot := true
+	for _, at := range t.from {
+		n := &p.c.nodes[at]
+		ceiling += n.price
+		switch {
+		case n.c == nil:
+			onlySpot = onlySpot && p.c.market.spot(n.offer)
+		case n.c.CapacityType != capacity.CapacityTypeSpot:
+			onlySpot = false
+		default:
+			policy, _ := p.c.policy(n.c)
+			flexible = max(flexible, policy.SpotFlexibility)
+		}
+	}
+	offers, _ := p.c.market.alternatives(b.offer, b.pods, ceiling, max(flexible, 1))
+	if len(offers) == 0 {
+		return b.price, 0, 1
+	}
+	last := offers[len(offers)-1]
+	price = p.c.market.catalog.Candidates[last].Price
+	if !onlySpot {
+		return price, 1, 1
+	}
+	b.narrow = true
+	return price, p.c.market.types(offers), flexible
+}
+
+// types returns how many instance types the candidates have.
+func (m *market) types(candidates []int) int {
+	seen := map[*capacity.InstanceType]bool{}
+	for _, b := range candidates {
+		seen[m.catalog.TypeOf(b)] = true
+	}
+	return len(seen)
+}
+
+// alternatives returns the candidates that a new node with these pods may become instead of the offer, cheapest first: of the same pool,
+// capacity type, labels that the pods depend on and daemons, and cheaper than ceiling. On demand they cost hardly more than the cheapest;
+// spot nodes get as many types as flexible says. short says which minValues of the pool can't be met.
+func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible int) (out []int, short string) {
+	c := m.catalog
+	own := m.offers[offer]
+	x := &c.Candidates[own]
+	pool := c.Pools[x.Pool]
+	need := slices.Clone(m.total(pods))
+	like := c.Compatibility(own, m.fixedLabels(pods))
+	for _, ways := range c.WaysOf(pool, x.LabelChoice, x.Offer) {
+		if !like.InstanceType(ways[0]) || c.Special.Has(ways[0]) && !c.Special.Has(own) {
+			continue
+		}
+		for _, b := range ways {
+			if c.Candidates[b].Price < ceiling && like.Offer(b) && fits(c.RoomOf(b), need) && m.allow(b, pods) {
+				out = append(out, b)
+			}
+		}
+	}
+	first := pool.LabelChoices[x.LabelChoice].First
+	ranks := pool.LabelChoices[x.LabelChoice].Ranks
+	slices.SortFunc(out, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
+	chosen := m.first(out, flexible)
+	for n := len(chosen); pool.Minimum; n = min(2*n+1, len(out)) {
+		if chosen, short = c.Choose(pool, out[:n]); short == "" || n == len(out) {
+			break
+		}
+	}
+	if short != "" {
+		return nil, short
+	}
+	return chosen, ""
+}
+
+// first returns the first candidates that are enough.
+func (m *market) first(sorted []int, flexible int) []int {
+	seen := map[*capacity.InstanceType]bool{}
+	for i, b := range sorted {
+		x := &m.catalog.Candidates[b]
+		t := m.catalog.TypeOf(b)
+		spot := x.Offer.CapacityType == capacity.CapacityTypeSpot
+		if spot && !seen[t] && len(seen) == flexible || !spot && x.Price > m.catalog.Candidates[sorted[0]].Price*(1+alike) || len(seen) == capacity.MaxFleetTypes && !seen[t] {
+			return sorted[:i:i]
+		}
+		seen[t] = true
+	}
+	return sorted
+}
+
+// allow reports whether all of the pods may be on a candidate of the catalog.
+func (m *market) allow(b int, pods []share) bool {
+	return !slices.ContainsFunc(pods, func(s share) bool { return !m.kinds.all[s.kind].all.Has(b) })
+}
+
+// fixedLabels returns the labels that pods depend on: a new node has the same value of each, whatever is launched for it.
+func (m *market) fixedLabels(pods []share) []string {
+	var out []string
+	seen := map[int]bool{}
+	for _, s := range pods {
+		k := &m.kinds.all[s.kind]
+		if seen[k.asks] {
+			continue
+		}
+		seen[k.asks] = true
+		for _, term := range m.kinds.asks[k.asks].Terms {
+			for key, r := range term {
+				if (!r.AllowsAbsent() || key == capacity.LabelZone) && key != capacity.LabelHostname && key != capacity.FieldNodeName && !slices.Contains(out, key) {
+					out = append(out, key)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,304 @@
+package consolidation
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// trial is what emptying some nodes would mean: where their pods would go, and what would be bought.
+type trial struct {
+	from   []int32
+	placed []place
+	buys   []purchase
+	// saves is in $/h, disruption counts nodes and pods that would move.
+	saves, disruption float64
+	// kept is why the nodes can't be emptied; empty kind: they can.
+	kept Kept
+}
+
+// score is what a trial saves per disruption.
+func (t *trial) score() float64 { return t.saves / t.disruption }
+
+// cost returns what the new nodes cost, in $/h.
+func (t *trial) cost() float64 {
+	sum := 0.0
+	for i := range t.buys {
+		sum += t.buys[i].price
+	}
+	return sum
+}
+
+// purchase is a new node with pods.
+type purchase struct {
+	offer int
+	pods  []share
+	price float64 // of the dearest offering that it may become
+	// narrow: it is a spot node in place of spot nodes, and its offerings must remain those that were counted.
+	narrow bool
+}
+
+// plan empties nodes of a cluster, in numbers.
+type plan struct {
+	c      *cluster
+	r      *receivers
+	totals map[string]totals
+	// kept is why nodes are kept, by node.
+	kept []Kept
+	// steps is how many trials were carried out; at the same number a node's trial has the same result.
+	steps int
+	// most is how many existing nodes one move may empty.
+	most int32
+	// separate: new nodes are not shared with those of earlier moves.
+	separate bool
+	// leftover and order are reused.
+	leftover []share
+	order    []share
+}
+
+// lowest is the smallest part of a node's price that a move must save, so that rounding saves nothing.
+const lowest = 1e-6
+
+// try finds out what emptying the nodes would mean, and leaves everything as it was. ceiling is what keeping them costs; +Inf: they have
+// to go.
+func (p *plan) try(from []int32, forced bool) *trial {
+	t := &trial{from: from}
+	ceiling := 0.0
+	for _, at := range from {
+		ceiling += p.c.nodes[at].price
+		t.disruption += p.c.nodes[at].disruption
+	}
+	limit := ceiling * (1 - lowest)
+	if forced {
+		limit = math.Inf(1)
+	}
+	p.gather(from)
+	p.r.begin(from)
+	p.leftover = p.leftover[:0]
+	join := func(at int32) bool { return !p.separate && p.joinable(from, at) }
+	for _, s := range p.order {
+		var left int32
+		if t.placed, left = p.r.fill(s, t.placed, join); left > 0 {
+			p.leftover = append(p.leftover, share{s.kind, left})
+		}
+	}
+	cost := 0.0
+	if len(p.leftover) > 0 {
+		cost, t.kept = p.buy(t, limit)
+	}
+	p.r.undo(t.placed)
+	if t.saves = ceiling - cost; t.kept.Kind == "" && !forced && cost >= limit {
+		t.kept = Kept{Kind: Dearer, Cheapest: cost}
+	}
+	return t
+}
+
+// gather sets order to the pods of the nodes, those of the highest value first.
+func (p *plan) gather(from []int32) {
+	p.order = p.order[:0]
+	for _, at := range from {
+		p.order = append(p.order, p.c.nodes[at].pods...)
+	}
+	if len(from) > 1 {
+		slices.SortFunc(p.order, func(a, b share) int { return cmp.Compare(a.kind, b.kind) })
+		out := p.order[:0]
+		for _, s := range p.order {
+			if last := len(out) - 1; last >= 0 && out[last].kind == s.kind {
+				out[last].n += s.n
+			} else {
+				out = append(out, s)
+			}
+		}
+		p.order = out
+	}
+	kinds := p.c.kinds.all
+	slices.SortFunc(p.order, func(a, b share) int {
+		return cmp.Or(cmp.Compare(kinds[b.kind].value, kinds[a.kind].value), cmp.Compare(a.kind, b.kind))
+	})
+}
+
+// joinable reports whether one move may empty the nodes and use a new node that is planned already.
+func (p *plan) joinable(from []int32, at int32) bool {
+	n := int32(0)
+	for _, f := range from {
+		if n += p.c.together(f, at); n > p.most {
+			return false
+		}
+	}
+	return true
+}
+
+// buy finds new nodes for the pods left over that cost less than limit, and returns what they cost.
+func (p *plan) buy(t *trial, limit float64) (float64, Kept) {
+	m := p.c.market
+	for _, s := range p.leftover {
+		if k := &m.kinds.all[s.kind]; k.fixed || !k.may.Any() {
+			return 0, Kept{Kind: Full, Pod: k.sample}
+		}
+	}
+	if low := m.floorOf(p.leftover); low >= limit {
+		return 0, Kept{Kind: Dearer, Cheapest: low}
+	}
+	slices.SortFunc(p.leftover, func(a, b share) int {
+		return cmp.Or(cmp.Compare(m.kinds.all[a.kind].rank, m.kinds.all[b.kind].rank), cmp.Compare(a.kind, b.kind))
+	})
+	n := len(m.sold)
+	if !math.IsInf(limit, 1) {
+		n = m.below(limit)
+	}
+	buys, cost := p.cheapest(n)
+	if buys == nil {
+		return 0, p.tooDear(n)
+	}
+	total := 0.0
+	for i := range buys {
+		b := &buys[i]
+		b.price = m.price(b.offer)
+		if m.spot(b.offer) {
+			price, count, needed := p.spotPrice(t, b)
+			if count < needed {
+				return cost, Kept{Kind: Flexibility, Count: count, Needed: needed, Cheapest: cost}
+			}
+			b.price = price
+		}
+		total += b.price
+	}
+	if kept := p.affordable(buys); kept.Kind != "" {
+		return total, kept
+	}
+	t.buys = buys
+	return total, Kept{}
+}
+
+// enough is how much above the lower bound the price of one node may be for it to be bought without a search for several cheaper ones.
+const enough = 1.02
+
+// cheapest returns the cheapest new nodes found among the first n offers.
+func (p *plan) cheapest(n int) ([]purchase, float64) {
+	m := p.c.market
+	one := m.single(p.leftover, n)
+	if one >= 0 && m.price(one) <= m.floorOf(p.leftover)*enough {
+		return []purchase{{offer: one, pods: slices.Clone(p.leftover)}}, m.price(one)
+	}
+	packed := m.pack(p.leftover, n)
+	if one >= 0 && (!packed.whole || m.price(one) <= packed.cost*(1+1e-9)) {
+		return []purchase{{offer: one, pods: slices.Clone(p.leftover)}}, m.price(one)
+	}
+	if !packed.whole {
+		return nil, 0
+	}
+	var out []purchase
+	for _, l := range packed.loads {
+		pods := make([]share, len(l.Shares))
+		for i, s := range l.Shares {
+			pods[i] = share{p.leftover[s.Item].kind, int32(s.Count)}
+		}
+		slices.SortFunc(pods, func(a, b share) int { return cmp.Compare(a.kind, b.kind) })
+		for range l.Times {
+			out = append(out, purchase{offer: l.Candidate, pods: pods})
+		}
+	}
+	return out, packed.cost
+}
+
+// tooDear says why nothing below the ceiling was found: with all offers something dearer may be.
+func (p *plan) tooDear(n int) Kept {
+	m := p.c.market
+	if one := m.single(p.leftover, len(m.sold)); one >= 0 {
+		return Kept{Kind: Dearer, Cheapest: m.price(one)}
+	}
+	return Kept{Kind: Dearer, Cheapest: max(m.floorOf(p.leftover), m.price(max(0, n-1)))}
+}
+
+// affordable reports which pool's limit, or capacity reservation, doesn't allow the purchases.
+func (p *plan) affordable(buys []purchase) Kept {
+	m := p.c.market
+	for i := range buys {
+		b := m.offers[buys[i].offer]
+		if uses := m.catalog.Uses(b); len(uses) > 0 {
+			for j := range uses {
+				sum := int64(0)
+				for k := range buys {
+					for _, use := range m.catalog.Uses(m.offers[buys[k].offer]) {
+						if use.Budget == uses[j].Budget {
+							sum += use.Amount
+						}
+					}
+				}
+				if sum > m.left[uses[j].Budget] {
+					return Kept{Kind: Limit, Name: m.pool(buys[i].offer).Name}
+				}
+			}
+		}
+	}
+	return Kept{}
+}
+
+// commit carries a trial out in the plan.
+func (p *plan) commit(t *trial) {
+	p.steps++
+	sources := p.sources(t.from)
+	for _, x := range t.placed {
+		p.c.put(x.at, x.kind, x.n)
+		p.arrive(x.at, share{x.kind, x.n}, sources)
+	}
+	for i := range t.buys {
+		b := &t.buys[i]
+		room := p.c.market.sold[b.offer].Room
+		at := int32(len(p.c.nodes))
+		p.c.nodes = append(p.c.nodes, node{price: b.price, free: slices.Clone(room), size: room, disruption: 1, offer: b.offer, closed: b.narrow, parent: at})
+		for _, s := range b.pods {
+			p.c.put(at, s.kind, s.n)
+			p.arrive(at, s, sources)
+		}
+		for _, use := range p.c.market.catalog.Uses(p.c.market.offers[b.offer]) {
+			p.c.market.left[use.Budget] -= use.Amount
+		}
+		for _, from := range t.from {
+			p.c.join(from, at)
+		}
+		p.r.add(at)
+	}
+	for _, at := range t.from {
+		n := &p.c.nodes[at]
+		n.gone = true
+		if n.view == nil { // it won't be bought
+			for _, use := range p.c.market.catalog.Uses(p.c.market.offers[n.offer]) {
+				p.c.market.left[use.Budget] += use.Amount
+			}
+		}
+	}
+}
+
+// sources returns the pods of the nodes by kind, with the nodes where they are now.
+func (p *plan) sources(from []int32) map[int32][]arrival {
+	out := map[int32][]arrival{}
+	for _, at := range from {
+		n := &p.c.nodes[at]
+		for _, s := range n.own {
+			out[s.kind] = append(out[s.kind], arrival{s.kind, at, s.n})
+		}
+		for _, a := range n.from {
+			out[a.kind] = append(out[a.kind], a)
+		}
+	}
+	return out
+}
+
+// arrive records which pods come to a node, taken from the sources, and joins those for which it is bought.
+func (p *plan) arrive(at int32, s share, sources map[int32][]arrival) {
+	list := sources[s.kind]
+	for n := s.n; n > 0 && len(list) > 0; {
+		take := min(n, list[0].n)
+		x := &p.c.nodes[at]
+		x.from = append(x.from, arrival{s.kind, list[0].origin, take})
+		if x.view == nil {
+			p.c.join(list[0].origin, at)
+		}
+		n -= take
+		if list[0].n -= take; list[0].n == 0 {
+			list = list[1:]
+		}
+	}
+	sources[s.kind] = list
+}
