@@ -37,7 +37,7 @@ func (p *plan) groups(nodes []int32) {
 		list := p.wasteful(nodes, number, size)
 		for at := 0; at+1 < len(list) && effort > 0; at += size {
 			set := slices.DeleteFunc(slices.Clone(list[at:min(at+size, len(list))]), func(n int32) bool { return p.c.nodes[n].gone })
-			if len(set) < 2 || !p.mayJoin(set) {
+			if p.roots = p.c.roots(p.roots[:0], set); len(set) < 2 || p.c.together(p.roots, -1) > p.most {
 				continue
 			}
 			effort -= max(1, size/4)
@@ -74,17 +74,4 @@ func (p *plan) wasteful(nodes []int32, number, size int) []int32 {
 	}
 	slices.SortFunc(out, func(a, b int32) int { return cmp.Or(cmp.Compare(key[a], key[b]), cmp.Compare(a, b)) })
 	return out
-}
-
-// mayJoin reports whether one move may empty all of the nodes.
-func (p *plan) mayJoin(set []int32) bool {
-	roots := map[int32]bool{}
-	n := int32(0)
-	for _, at := range set {
-		if root := p.c.root(at); !roots[root] {
-			roots[root] = true
-			n += p.c.nodes[root].joined
-		}
-	}
-	return n <= p.most
 }

@@ -1,5 +1,7 @@
 package consolidation
 
+import "slices"
+
 // Nodes that a plan empties together, and new nodes that it launches for their pods, are one move. The sets of such nodes are kept as
 // trees: each node knows its parent, a root knows how many existing nodes its set has.
 
@@ -25,11 +27,33 @@ func (c *cluster) join(a, b int32) {
 	c.nodes[a].joined += c.nodes[b].joined
 }
 
-// together returns how many existing nodes a move of two sets would empty.
-func (c *cluster) together(a, b int32) int32 {
-	a, b = c.root(a), c.root(b)
-	if a == b {
-		return c.nodes[a].joined
+// roots appends the roots of the sets that a move of these nodes and of all pods on them would join.
+func (c *cluster) roots(out []int32, from []int32) []int32 {
+	add := func(at int32) {
+		if root := c.root(at); !slices.Contains(out, root) {
+			out = append(out, root)
+		}
 	}
-	return c.nodes[a].joined + c.nodes[b].joined
+	for _, at := range from {
+		add(at)
+		for _, a := range c.nodes[at].from {
+			add(a.origin)
+		}
+	}
+	return out
+}
+
+// together returns how many existing nodes a move would empty that joins these sets and that of a node; -1: no node.
+func (c *cluster) together(roots []int32, at int32) int32 {
+	n, own := int32(0), int32(-1)
+	if at >= 0 {
+		own = c.root(at)
+		n = c.nodes[own].joined
+	}
+	for _, root := range roots {
+		if root != own {
+			n += c.nodes[root].joined
+		}
+	}
+	return n
 }

@@ -16,8 +16,12 @@ type Planner struct{ memory memory }
 // New returns a planner that remembers nothing.
 func New() *Planner { return &Planner{} }
 
-// mostTogether is how many nodes one move may empty, if budgets allow as many: the more, the sooner something is in its way.
-const mostTogether = 32
+// How many nodes one move may empty, if budgets allow as many. The more, the longer it takes until all of it has paid, and the sooner
+// something is in its way.
+const (
+	mostPaying = 4
+	mostFree   = 32 // where moves cost nothing
+)
 
 // Propose decides which candidates to empty now, and says for all others why they are kept. The view's Demand is ignored: callers propose
 // nothing while pods are pending. The same view, candidates and options give the same answer.
@@ -43,9 +47,13 @@ func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Option
 	s.removeEmpty()
 	s.plan.r = newReceivers(c, c.receiverOrder())
 	s.emptyForced()
-	s.plan.most = s.together()
+	s.plan.most = s.together(s.now, mostPaying)
+	if len(s.free) == len(s.now) {
+		s.plan.most = s.together(s.now, mostFree)
+	}
 	s.plan.singles(s.now)
 	if len(s.free) > 0 {
+		s.plan.most = s.together(s.free, mostFree)
 		s.plan.groups(s.free)
 		s.plan.r = newReceivers(c, c.receiverOrder())
 	}
@@ -123,10 +131,9 @@ func (s *pass) sort() {
 	}
 }
 
-// together returns how many nodes one move may empty.
-func (s *pass) together() int32 {
-	most := mostTogether
-	for _, at := range s.now {
+// together returns how many of the nodes one move may empty, at most most.
+func (s *pass) together(nodes []int32, most int) int32 {
+	for _, at := range nodes {
 		most = min(most, s.left[s.plan.c.nodes[at].c.Pool][Underutilized])
 	}
 	return int32(max(1, most))

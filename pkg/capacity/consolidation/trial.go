@@ -52,8 +52,8 @@ type plan struct {
 	// separate: new nodes are not shared with those of earlier moves.
 	separate bool
 	// leftover and order are reused.
-	leftover []share
-	order    []share
+	leftover, order []share
+	roots           []int32
 }
 
 // lowest is the smallest part of a node's price that a move must save, so that rounding saves nothing.
@@ -75,7 +75,8 @@ func (p *plan) try(from []int32, forced bool) *trial {
 	p.gather(from)
 	p.r.begin(from)
 	p.leftover = p.leftover[:0]
-	join := func(at int32) bool { return !p.separate && p.joinable(from, at) }
+	p.roots = p.c.roots(p.roots[:0], from)
+	join := func(at int32) bool { return !p.separate && p.c.together(p.roots, at) <= p.most }
 	for _, s := range p.order {
 		var left int32
 		if t.placed, left = p.r.fill(s, t.placed, join); left > 0 {
@@ -117,17 +118,6 @@ func (p *plan) gather(from []int32) {
 	})
 }
 
-// joinable reports whether one move may empty the nodes and use a new node that is planned already.
-func (p *plan) joinable(from []int32, at int32) bool {
-	n := int32(0)
-	for _, f := range from {
-		if n += p.c.together(f, at); n > p.most {
-			return false
-		}
-	}
-	return true
-}
-
 // buy finds new nodes for the pods left over that cost less than limit, and returns what they cost.
 func (p *plan) buy(t *trial, limit float64) (float64, Kept) {
 	m := p.c.market
@@ -135,6 +125,9 @@ func (p *plan) buy(t *trial, limit float64) (float64, Kept) {
 		if k := &m.kinds.all[s.kind]; k.fixed || !k.may.Any() {
 			return 0, Kept{Kind: Full, Pod: k.sample}
 		}
+	}
+	if !math.IsInf(limit, 1) && p.c.together(p.roots, -1) > p.most {
+		return 0, Kept{Kind: Dearer, Cheapest: limit}
 	}
 	if low := m.floorOf(p.leftover); low >= limit {
 		return 0, Kept{Kind: Dearer, Cheapest: low}
