@@ -47,6 +47,7 @@ func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Option
 	s.removeEmpty()
 	s.plan.r = newReceivers(c, c.receiverOrder())
 	s.emptyForced()
+	s.settle()
 	s.plan.most = s.together(s.now, mostPaying)
 	if len(s.free) == len(s.now) {
 		s.plan.most = s.together(s.now, mostFree)
@@ -221,6 +222,22 @@ func (s *pass) emptyForced() {
 			}
 		}
 	}
+}
+
+// settle keeps moves that have to be made apart from those that may wait: what they use is not planned again.
+func (s *pass) settle() {
+	c := s.plan.c
+	for at := c.existing; at < len(c.nodes); at++ {
+		c.nodes[at].closed = true
+	}
+	received := func(at int32) bool {
+		if len(c.nodes[at].from) == 0 {
+			return false
+		}
+		s.plan.kept[at] = Kept{Kind: Received}
+		return true
+	}
+	s.now, s.free, s.later = slices.DeleteFunc(s.now, received), slices.DeleteFunc(s.free, received), slices.DeleteFunc(s.later, received)
 }
 
 // tell says of all candidates without a move why they are kept.

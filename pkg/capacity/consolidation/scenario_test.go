@@ -1,0 +1,294 @@
+package consolidation
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+func onDemand() *capacity.Pool { return testPool("default", "on-demand", testTypes()) }
+
+// shape returns how many nodes each move empties and how many it launches.
+func shape(p *Proposal) (out [][2]int) {
+	for _, m := range p.Moves {
+		out = append(out, [2]int{len(m.Nodes), len(m.New)})
+	}
+	return out
+}
+
+func TestShapesOfMoves(t *testing.T) {
+	pool := onDemand()
+	small, half, large := testPod("small", 500, 1024), testPod("half", 1000, 4096), testPod("large", 3500, 7000)
+	for name, test := range map[string]struct {
+		fill func(w *world)
+		want [][2]int
+	}{
+		"a node is deleted where its pods fit elsewhere": {func(w *world) {
+			w.add(pool, "c.4", classOf(t, small), 1)
+			w.add(pool, "c.4", classOf(t, small), 5)
+		}, [][2]int{{1, 0}}},
+		"one node is replaced by a cheaper one": {func(w *world) {
+			w.add(pool, "r.16", classOf(t, small), 2)
+		}, [][2]int{{1, 1}}},
+		"one large node is replaced by several small ones": {func(w *world) {
+			w.add(pool, "r.16", classOf(t, large), 2)
+			w.put(classOf(t, testPod("lean", 1900, 2048)), 1)
+		}, [][2]int{{1, 3}}},
+		"several nodes are replaced by fewer": {func(w *world) {
+			for range 4 {
+				w.add(pool, "m.2", classOf(t, half), 1)
+			}
+		}, [][2]int{{1, 0}, {1, 0}}},
+		"a full node is kept": {func(w *world) {
+			w.add(pool, "c.2", classOf(t, testPod("full", 2000, 4096)), 1)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, pool).free()
+			test.fill(w)
+			if got := shape(w.propose()); !slices.Equal(got, test.want) {
+				t.Errorf("moves empty and launch %v nodes, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// A's pods fit only on B, and B's only on C: they go to C at once.
+func TestChainIsOneMove(t *testing.T) {
+	pool := onDemand()
+	w := newWorld(t, pool).free()
+	class := classOf(t, testPod("x", 1000, 1024))
+	w.add(pool, "c.2", class, 1)
+	w.add(pool, "c.4", class, 2)
+	w.add(pool, "c.8", class, 4)
+	p := w.propose()
+	for _, m := range p.Moves {
+		for _, pl := range m.Placements {
+			if pl.Node != "node-2" {
+				t.Errorf("a pod goes to %s, which is emptied or kept in vain", pl.Node)
+			}
+		}
+	}
+	if len(p.Moves) != 2 {
+		t.Errorf("moves: %+v", p.Moves)
+	}
+}
+
+func TestMoveIsDueWhenItHasPaid(t *testing.T) {
+	pool := onDemand()
+	w := newWorld(t, pool)
+	class := classOf(t, testPod("x", 500, 1024))
+	w.add(pool, "c.4", class, 1)
+	w.add(pool, "c.4", class, 5)
+	first := w.pass(0)
+	k := w.kept(first, 0)
+	if k.Kind != Paying || k.Saves != w.candidates[0].Price || k.Accrued != 0 || k.Cost <= 0 {
+		t.Fatalf("kept: %+v", k)
+	}
+	due := time.Duration(k.Cost / k.Saves * float64(time.Hour))
+	if p := w.pass(due - time.Second); len(p.Moves) > 0 {
+		t.Error("the move is made before it has paid")
+	}
+	p := w.pass(2 * time.Second)
+	if len(p.Moves) != 1 {
+		t.Fatalf("the move isn't made when it has paid: %+v", p.Kept)
+	}
+	m := &p.Moves[0]
+	if m.PaysBack() != due.Round(0) || !slices.Equal(m.Receivers(), []string{"node-1"}) {
+		t.Errorf("it pays back in %s and goes to %q, want %s", m.PaysBack(), m.Receivers(), due)
+	}
+	w.options.Accrual.Pay(m, w.options.Now)
+	if a := w.options.Accrual; a.Paid > a.Accrued || a.Of("node-0", w.options.Now) > 1e-4 || !slices.Equal(a.Nodes(), []string{"node-0"}) {
+		t.Errorf("accrued %f, paid %f", a.Accrued, a.Paid)
+	}
+}
+
+func TestReasonsForKeepingNodes(t *testing.T) {
+	pool := onDemand()
+	class := classOf(t, testPod("x", 500, 1024))
+	for name, test := range map[string]struct {
+		change func(w *world, c *Candidate, p *Policy)
+		kind   Kind
+		text   string
+	}{
+		"blocked": {func(_ *world, c *Candidate, _ *Policy) {
+			c.Blocked = &Kept{Kind: BlockedByPDB, Name: "x", Pod: c.Pods[0].Ref}
+		}, BlockedByPDB, "the PodDisruptionBudget x allows no eviction of pod default/x-1"},
+		"young":       {func(_ *world, c *Candidate, p *Policy) { c.CreatedAt, p.RestartCost = noon, time.Minute }, Young, "the node is new: its first hour is over at 2026-11-23T13:00:00Z"},
+		"received":    {func(_ *world, c *Candidate, _ *Policy) { c.ReceivedUntil = noon.Add(time.Minute) }, Received, "the node took pods of another move, which will have paid for itself at 2026-11-23T12:01:00Z"},
+		"no price":    {func(_ *world, c *Candidate, _ *Policy) { c.Price = math.Inf(1) }, NoPrice, "the price of the node is unknown"},
+		"policy":      {func(_ *world, _ *Candidate, p *Policy) { p.Consolidate = WhenEmpty }, PolicyWhenEmpty, "the pool consolidates empty nodes only"},
+		"budget":      {func(_ *world, _ *Candidate, p *Policy) { p.Budgets = nil }, Budget, "the pool's disruption budgets allow no more nodes now for reason Underutilized"},
+		"no policy":   {func(w *world, _ *Candidate, _ *Policy) { w.options.Pools = map[string]Policy{} }, Disabled, "the pool has consolidation disabled"},
+		"no capacity": {func(w *world, _ *Candidate, _ *Policy) { w.view.Nodes[1].Closed = true; w.view.Pools[0].Unready = "no" }, Full, "there is no other place for pod default/x-1"},
+		"dearer":      {func(w *world, _ *Candidate, _ *Policy) { w.view.Nodes[1].Closed = true }, Dearer, "its pods would cost $0.0800/h elsewhere, and it costs $0.0800/h"},
+		"worthless":   {func(_ *world, c *Candidate, p *Policy) { c.Price, p.RestartCost = 0.0001, 10*time.Minute }, NotWorth, "emptying it would save $0.0001/h, too little for $0.0022 that it costs to move its pods"},
+		"paying":      {func(_ *world, _ *Candidate, p *Policy) { p.RestartCost = 10 * time.Minute }, Paying, "emptying it would save $0.0800/h; $0.0000 of $0.0044 have accrued that it costs to move its pods"},
+		"filters": {func(w *world, c *Candidate, _ *Policy) {
+			w.options.Prices.Forbidden = []capacity.Forbidden{{Class: class.Key, Node: "node-1"}, {Class: class.Key, Pool: "default"}}
+		}, Full, "there is no other place for pod default/x-1"},
+		"limit": {func(w *world, c *Candidate, _ *Policy) {
+			w.view.Nodes[1].Closed, c.Price = true, 1
+			w.view.Pools[0].Limits, w.view.Pools[0].Used = capacity.Resources{"cpu": 7000}, capacity.Resources{"cpu": 6000}
+		}, Full, "there is no other place for pod default/x-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := *pool
+			w := newWorld(t, &own).free()
+			w.add(&own, "c.2", class, 1)
+			w.add(&own, "c.16", class, 5)
+			w.candidates[1].Blocked = &Kept{Kind: Protected}
+			w.candidates[1].Price = w.candidates[0].Price
+			p := w.options.Pools["default"]
+			w.options.Pools["default"] = p
+			test.change(w, &w.candidates[0], &p)
+			if len(w.options.Pools) > 0 {
+				w.options.Pools["default"] = p
+			}
+			k := w.kept(w.propose(), 0)
+			if k.Kind != test.kind || k.Text() != test.text {
+				t.Errorf("kept as %s: %s\nwant %s: %s", k.Kind, k.Text(), test.kind, test.text)
+			}
+		})
+	}
+}
+
+// The examples are Karpenter's: a move is approved if its part of the cost is at least half of its part of the disruption.
+func TestBalanced(t *testing.T) {
+	pool := onDemand()
+	for name, test := range map[string]struct {
+		pods  int // on the node to be emptied; each of nine others has ten
+		moves int
+	}{"few pods": {5, 1}, "a part of the pods like that of the cost": {10, 1}, "too many pods": {24, 0}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, pool).free()
+			p := w.options.Pools["default"]
+			p.Consolidate = Balanced
+			w.options.Pools["default"] = p
+			class := classOf(t, testPod("x", 50, 64))
+			for range 9 {
+				w.add(pool, "c.2", class, 10)
+				w.candidates[len(w.candidates)-1].Blocked = &Kept{Kind: Protected}
+			}
+			w.add(pool, "c.2", class, test.pods)
+			out := w.propose()
+			if len(out.Moves) != test.moves {
+				t.Errorf("moves: %+v, kept: %+v", out.Moves, out.Kept)
+			}
+			own, all := 1+float64(test.pods), 99+1+float64(test.pods)
+			if want := 0.1 / (own / all); test.moves == 0 && math.Abs(w.kept(out, 9).Score-want) > 1e-9 {
+				t.Errorf("score %f, want %f", w.kept(out, 9).Score, want)
+			}
+		})
+	}
+}
+
+func TestSpotNeedsFlexibility(t *testing.T) {
+	for types, want := range map[int]int{2: 0, 12: 1} {
+		pool := testPool("default", "spot", testTypes()[:types])
+		w := newWorld(t, pool).free()
+		p := w.options.Pools["default"]
+		p.SpotFlexibility = 4
+		w.options.Pools["default"] = p
+		c := w.node(pool, pool.Types[len(pool.Types)-1].Name, "a")
+		c.Price = 5
+		w.put(classOf(t, testPod("x", 500, 1024)), 1)
+		out := w.propose()
+		if len(out.Moves) != want {
+			t.Fatalf("with %d types: %d moves, want %d", types, len(out.Moves), want)
+		}
+		if want == 0 {
+			if k := w.kept(out, 0); k.Kind != Flexibility || k.Count != 2 || k.Needed != 4 {
+				t.Errorf("kept: %+v", k)
+			}
+		}
+	}
+}
+
+func TestReservedCapacityIsUsed(t *testing.T) {
+	pool := testPool("default", "on-demand", testTypes())
+	pool.Requirements = nil
+	reserved := *pool.Types[1]
+	reserved.Name, reserved.Offers = "c.4", append(slices.Clone(reserved.Offers), capacity.Offer{Zone: "a", CapacityType: capacity.CapacityTypeReserved,
+		Price: 1e-8, Available: true, ReservationID: "cr-1", Remaining: 1})
+	w := newWorld(t, testPool("default", "on-demand", testTypes())).free()
+	for range 2 {
+		w.add(w.view.Pools[0], "c.4", classOf(t, testPod("x", 3000, 4096)), 1)
+	}
+	pool.Types[1] = &reserved
+	for _, typ := range pool.Types {
+		typ.Offers = slices.DeleteFunc(slices.Clone(typ.Offers), func(o capacity.Offer) bool { return o.CapacityType == "spot" })
+	}
+	w.view.Pools[0] = pool
+	out := w.propose()
+	if len(out.Moves) != 1 || len(out.Moves[0].New) != 1 || out.Moves[0].New[0].CapacityType != capacity.CapacityTypeReserved {
+		t.Errorf("one node moves to the capacity that is paid for: %+v", out.Moves)
+	}
+}
+
+// Nodes that have to go are emptied whatever it costs, and never on each other.
+func TestForcedNodes(t *testing.T) {
+	pool := onDemand()
+	w := newWorld(t, pool)
+	class := classOf(t, testPod("x", 1900, 2048))
+	for range 3 {
+		w.add(pool, "c.4", class, 1)
+	}
+	w.candidates[0].Forced, w.candidates[1].Forced = Expired, Drifted
+	w.candidates[1].CreatedAt = noon
+	out := w.propose()
+	nodes := 0
+	for _, m := range out.Moves {
+		nodes += len(m.Nodes)
+		if !math.IsInf(m.Ceiling, 1) || m.Reason != Expired && m.Reason != Drifted {
+			t.Errorf("move: %+v", m)
+		}
+	}
+	if nodes != 2 {
+		t.Errorf("%d nodes are emptied, want 2: %+v", nodes, out.Kept)
+	}
+}
+
+func TestEmptyNodesAreRemovedAtOnce(t *testing.T) {
+	pool := onDemand()
+	w := newWorld(t, pool)
+	w.node(pool, "c.4", "a").CreatedAt = noon
+	w.add(pool, "c.8", classOf(t, testPod("spare", 1900, 2048)), 1)
+	w.candidates[1].Pods[0].Cost = 0
+	if out := w.propose(); len(out.Moves) != 2 || out.Moves[0].Nodes[0] != "node-1" || out.Moves[0].Reason != Empty {
+		t.Errorf("moves: %+v", out.Moves)
+	}
+}
+
+// Pods that another scheduler binds may go elsewhere: there must be capacity for twice as many, and nothing is launched for them.
+func TestPodsOfOtherSchedulers(t *testing.T) {
+	pool := onDemand()
+	class := *classOf(t, testPod("x", 1000, 1024))
+	class.ByOthers = true
+	for free, want := range map[string]int{"c.2": 0, "c.4": 1} {
+		w := newWorld(t, pool).free()
+		w.add(pool, "r.16", &class, 1)
+		w.add(pool, free, classOf(t, testPod("y", 500, 512)), 1)
+		w.candidates[1].Blocked = &Kept{Kind: Protected}
+		if out := w.propose(); len(out.Moves) != want {
+			t.Errorf("with %s: %+v %+v", free, out.Moves, out.Kept)
+		}
+	}
+}
+
+// A new node that pods depend on has the zone that they ask for, whatever is launched.
+func TestPlannedNodeHasFixedLabels(t *testing.T) {
+	pool := onDemand()
+	w := newWorld(t, pool).free()
+	w.add(pool, "r.16", classOf(t, testPod("x", 500, 1024, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{capacity.LabelZone: "b"} })), 1)
+	out := w.propose()
+	if len(out.Moves) != 1 || out.Moves[0].New[0].Labels[capacity.LabelZone] != "b" || strings.Contains(out.Moves[0].New[0].ID, "node") {
+		t.Errorf("moves: %+v", out.Moves)
+	}
+}
