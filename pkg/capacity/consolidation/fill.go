@@ -7,7 +7,7 @@ import (
 )
 
 // compared is how many fitting nodes are compared for a pod.
-const compared = 8
+const compared = 32
 
 // receivers are the nodes that may get pods, in the order in which they are tried: those that stay whatever happens, then by the part of
 // the price that is wasted. Capacity only shrinks while a plan is made, so a node that has none left for a kind leaves the kind's list.
