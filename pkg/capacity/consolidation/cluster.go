@@ -243,6 +243,32 @@ func fits(free, need []int64) bool {
 	return true
 }
 
+// shortage returns what most of the nodes that pods of a kind may be on are short of; empty: nothing.
+func (c *cluster) shortage(kind int32) string {
+	need := c.kinds.all[kind].need
+	short := make([]int, len(need))
+	for at := range c.nodes {
+		if !c.admits(kind, int32(at)) {
+			continue
+		}
+		for d, v := range need {
+			if v > c.nodes[at].free[d] {
+				short[d]++
+			}
+		}
+	}
+	worst := 0
+	for d, n := range short {
+		if n > short[worst] {
+			worst = d
+		}
+	}
+	if len(short) == 0 || short[worst] == 0 {
+		return ""
+	}
+	return c.kinds.dims.Name(worst)
+}
+
 // policy returns the policy of a candidate's pool.
 func (c *cluster) policy(x *Candidate) (Policy, bool) {
 	p, ok := c.o.Pools[x.Pool]

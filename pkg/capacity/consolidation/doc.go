@@ -15,7 +15,8 @@
 // volumes, host ports and anti-affinity between hosts. A pod with a hard constraint over other topology domains stays in its own domain.
 // The scheduler's own filters verify what is proposed, and what they refuse is not proposed again (capacity.Options.Forbidden).
 //
-// A walk: Planner.Propose is the numbered list; cluster.go turns a view into numbers, kinds.go merges pods that the numbers can't tell apart;
-// fill.go puts pods on existing nodes and replace.go finds new nodes for the rest; greedy.go empties nodes in order of what that saves per
-// moved pod, groups.go several at a time; collapse.go turns the steps of the plan into moves; due.go chooses those that are due.
+// A walk: Planner.Propose is the numbered list; cluster.go turns a view into numbers, kinds.go merges pods that the numbers can't tell apart,
+// market.go lists what can be bought for them; trial.go finds out what emptying nodes would mean: fill.go puts their pods on existing nodes,
+// new nodes are found for the rest; greedy.go empties nodes in order of what that saves per moved pod, groups.go several at a time;
+// collapse.go turns the steps of the plan into moves; due.go chooses those that are due.
 package consolidation

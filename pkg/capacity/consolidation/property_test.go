@@ -179,7 +179,8 @@ func TestAccrualAgainstAdversary(t *testing.T) {
 		other.Allocatable = other.Free
 		w.view.Nodes = append(w.view.Nodes, other)
 		price := w.candidates[0].Price
-		paid, optimum, moves, cost := 0.0, 0.0, 0, 0.0
+		once := DefaultRestartCost.Hours() * price // a node has one pod
+		paid, optimum, moves := 0.0, 0.0, 0
 		open, until := 0.0, 0.0 // for how long it has been open, and will be closed
 		for range 3000 {
 			other.Closed = until > 0
@@ -196,25 +197,19 @@ func TestAccrualAgainstAdversary(t *testing.T) {
 				continue
 			}
 			for i := range p.Moves { // the pods come back to nodes of their own at once
-				cost = p.Moves[i].Cost
 				w.options.Accrual.Pay(&p.Moves[i], w.options.Now)
-				paid += cost
+				paid += p.Moves[i].Cost
 				moves++
 			}
-			optimum += min(price*open, cost0(class, w)) * float64(nodes)
+			optimum += min(price*open, once) * float64(nodes)
 			open, until = 0, r.Float64()
 		}
-		optimum += min(price*open, cost0(class, w)) * float64(nodes)
-		if bound := 2*optimum + float64(nodes)*(cost0(class, w)+price*step.Hours()) + float64(moves)*price*step.Hours()*2; paid > bound {
+		optimum += min(price*open, once) * float64(nodes)
+		if bound := 2*optimum + float64(nodes)*(once+price*step.Hours()) + float64(moves)*price*step.Hours()*2; paid > bound {
 			t.Errorf("seed %d: $%f for waiting and %d moves, the best is $%f", seed, paid, moves, optimum)
 		}
 		if a := w.options.Accrual; a.Paid > a.Accrued+1e-9 || moves == 0 {
 			t.Errorf("seed %d: %d moves have cost $%f, and $%f have accrued", seed, moves, a.Paid, a.Accrued)
 		}
 	}
-}
-
-// cost0 returns what a move of a node with one pod costs in that test.
-func cost0(_ *capacity.Class, w *world) float64 {
-	return DefaultRestartCost.Hours() * w.candidates[0].Price
 }

@@ -123,7 +123,7 @@ func (p *plan) buy(t *trial, limit float64) (float64, Kept) {
 	m := p.c.market
 	for _, s := range p.leftover {
 		if k := &m.kinds.all[s.kind]; k.fixed || !k.may.Any() {
-			return 0, Kept{Kind: Full, Pod: k.sample}
+			return 0, Kept{Kind: Full, Pod: k.sample, Resource: p.c.shortage(s.kind)}
 		}
 	}
 	if !math.IsInf(limit, 1) && p.c.together(p.roots, -1) > p.most {
