@@ -1,0 +1,284 @@
+package day
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/test/consolidation/cluster"
+)
+
+const (
+	begin     = 12 * 60 // minutes before what happens counts
+	end       = 36 * 60
+	boot      = 1   // minutes until a replacement is ready
+	budget    = 0.1 // the part of the nodes that may be disrupted at a time
+	firstHour = 60  // minutes
+	effort    = 20_000
+	flapTime  = 30 // minutes within which capacity that is launched again was ended too early
+)
+
+// Consolidator is a side of the benchmark.
+type Consolidator interface {
+	// Pass consolidates, at each minute.
+	Pass(d *Day) error
+	// Score ranks nodes for arriving pods: they go to the node with the highest score that they fit.
+	Score(d *Day, n *cluster.Node) float64
+	// Repriced is told that prices have changed.
+	Repriced()
+}
+
+// Tally is what a day has cost.
+type Tally struct {
+	Cost, Bound       float64 // $ for the day; Bound is a lower bound for its pods
+	Evictions         int
+	Launches          int
+	Ended, Young      int // nodes that moves ended, and those of them that were younger than an hour
+	Bought, FlapVCPUs float64
+	PeakNodes         int
+	cpuBought         []float64 // by minute, for pending pods
+	cpuEnded          []float64 // by minute, by moves
+}
+
+// life is a node's life, in minutes.
+type life struct {
+	born, lastChange int
+	leaves           int // when a node that is being drained ends; 0: it stays
+}
+
+// Day is a simulated day.
+type Day struct {
+	Cluster *cluster.Cluster
+	Now     int
+	Tally   Tally
+	side    Consolidator
+	demand  *demand
+	prices  *spotPrices
+	victims *rand.Rand
+	lives   map[*cluster.Node]*life
+	pending []cluster.Share
+}
+
+// Start is the time of minute 0.
+var Start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+
+// Run simulates a day with a side.
+func Run(w *cluster.World, l Load, seed uint64, side func(*Day) Consolidator) (Tally, error) {
+	peak := make([]float64, len(w.Classes))
+	for i := range peak {
+		peak[i] = float64(w.Classes[i].Count)
+	}
+	d := &Day{Cluster: &cluster.Cluster{World: w}, demand: newDemand(l, peak, seed), victims: rand.New(rand.NewPCG(seed, 78)),
+		lives: map[*cluster.Node]*life{}, Tally: Tally{cpuBought: make([]float64, end+1), cpuEnded: make([]float64, end+1)}}
+	if l.Spot {
+		onDemand := make([]float64, len(w.Types))
+		for i := range onDemand {
+			onDemand[i] = w.Types[i].OnDemand
+		}
+		d.prices = newSpotPrices(onDemand, seed)
+		w.SetPrices(d.prices.next())
+	}
+	d.side = side(d)
+	for d.Now = 1; d.Now <= end; d.Now++ {
+		if d.prices != nil && d.Now%60 == 0 {
+			w.SetPrices(d.prices.next())
+			d.side.Repriced()
+		}
+		d.endNodes()
+		d.demand.retarget(d.Now)
+		d.scale()
+		d.schedule()
+		if err := d.side.Pass(d); err != nil {
+			return d.Tally, err
+		}
+		d.count()
+	}
+	d.flaps()
+	return d.Tally, nil
+}
+
+func (d *Day) life(n *cluster.Node) *life {
+	x := d.lives[n]
+	if x == nil {
+		x = &life{born: d.Now, lastChange: d.Now}
+		d.lives[n] = x
+	}
+	return x
+}
+
+// Born returns the time of a node's creation; Leaving reports whether it is being drained.
+func (d *Day) Born(n *cluster.Node) time.Time {
+	return Start.Add(time.Duration(d.life(n).born) * time.Minute)
+}
+
+// Leaving reports whether a node is being drained.
+func (d *Day) Leaving(n *cluster.Node) bool { return d.life(n).leaves > 0 }
+
+// Budget returns how many more nodes may be disrupted now.
+func (d *Day) Budget() int {
+	leaving := 0
+	for _, n := range d.Cluster.Nodes {
+		if d.Leaving(n) {
+			leaving++
+		}
+	}
+	return int(math.Ceil(budget*float64(len(d.Cluster.Nodes)))) - leaving
+}
+
+func (d *Day) counts() bool { return d.Now >= begin }
+
+// endNodes ends the nodes that have been drained, and those without pods for a minute.
+func (d *Day) endNodes() {
+	for _, n := range d.Cluster.Nodes {
+		x := d.life(n)
+		if n.Gone = x.leaves > 0 && d.Now >= x.leaves || x.leaves == 0 && n.Count == 0 && d.Now > x.lastChange; n.Gone {
+			delete(d.lives, n)
+		}
+	}
+	d.Cluster.Sweep()
+}
+
+// scale removes and adds pods.
+func (d *Day) scale() {
+	for class, have := range d.Cluster.Counts() {
+		gone, arrive := d.demand.change(class, have, d.Now)
+		d.remove(class, gone)
+		if arrive > 0 {
+			d.pending = append(d.pending, cluster.Share{Class: class, Count: arrive})
+		}
+	}
+}
+
+// remove removes pods of a class at random.
+func (d *Day) remove(class, count int) {
+	if count == 0 {
+		return
+	}
+	var on []*cluster.Node
+	total := 0
+	for _, n := range d.Cluster.Nodes {
+		if pods := n.Of(class); pods > 0 {
+			on = append(on, n)
+			total += pods
+		}
+	}
+	for ; count > 0 && total > 0; count, total = count-1, total-1 {
+		i := d.victims.IntN(total)
+		for _, n := range on {
+			if i -= n.Of(class); i < 0 {
+				d.Cluster.Put(n, class, -1)
+				d.life(n).lastChange = d.Now
+				break
+			}
+		}
+	}
+}
+
+// schedule places the pending pods, those that request most CPU first, and launches nodes for those that fit nowhere.
+func (d *Day) schedule() {
+	if len(d.pending) == 0 {
+		return
+	}
+	w := d.Cluster.World
+	slices.SortStableFunc(d.pending, func(a, b cluster.Share) int {
+		return cmp.Compare(w.Classes[b.Class].Need[0], w.Classes[a.Class].Need[0])
+	})
+	var open []*cluster.Node
+	var scores []float64
+	for _, n := range d.Cluster.Nodes {
+		if !d.Leaving(n) {
+			open, scores = append(open, n), append(scores, d.side.Score(d, n))
+		}
+	}
+	left := make([]int, len(w.Classes))
+	for _, p := range d.pending {
+		need := w.Classes[p.Class].Need
+		for range p.Count {
+			best := -1
+			for i, n := range open {
+				if n.Free.Holds(need) && (best < 0 || scores[i] > scores[best]) {
+					best = i
+				}
+			}
+			if best < 0 {
+				left[p.Class]++
+				continue
+			}
+			n := open[best]
+			d.Cluster.Put(n, p.Class, 1)
+			d.life(n).lastChange = d.Now
+			scores[best] = d.side.Score(d, n)
+		}
+	}
+	d.pending = d.pending[:0]
+	for _, n := range d.Cluster.Buy(w.Pack(left, effort)) {
+		d.Tally.cpuBought[d.Now] += w.Types[n.Type].VCPUs
+		d.launched(n)
+	}
+}
+
+func (d *Day) launched(n *cluster.Node) {
+	d.life(n)
+	if d.counts() {
+		d.Tally.Launches++
+	}
+}
+
+// Moved records a move whose pods have been moved already: the nodes it has emptied end once what was launched for it is ready.
+func (d *Day) Moved(from, launched []*cluster.Node, receivers []*cluster.Node, evicted int) {
+	wait := 1
+	if len(launched) > 0 {
+		wait += boot
+	}
+	for _, n := range from {
+		n.Gone = false
+		x := d.life(n)
+		x.leaves = d.Now + wait
+		d.Tally.cpuEnded[d.Now] += d.Cluster.World.Types[n.Type].VCPUs
+		if d.counts() {
+			d.Tally.Ended++
+			if d.Now-x.born < firstHour {
+				d.Tally.Young++
+			}
+		}
+	}
+	for _, n := range launched {
+		d.launched(n)
+	}
+	for _, n := range receivers {
+		d.life(n).lastChange = d.Now
+	}
+	if d.counts() {
+		d.Tally.Evictions += evicted
+	}
+}
+
+// count adds a minute to the bill.
+func (d *Day) count() {
+	if !d.counts() {
+		return
+	}
+	d.Tally.Cost += d.Cluster.Cost() / 60
+	d.Tally.PeakNodes = max(d.Tally.PeakNodes, len(d.Cluster.Nodes))
+	if d.Now%10 == 0 {
+		d.Tally.Bound += d.Cluster.World.Pack(d.Cluster.Counts(), quick).Bound / 6
+	}
+}
+
+// flaps counts the vCPUs that were launched for pending pods within half an hour after moves had ended as many.
+func (d *Day) flaps() {
+	t := &d.Tally
+	owed := slices.Clone(t.cpuEnded)
+	for now := begin; now <= end; now++ {
+		b := t.cpuBought[now]
+		t.Bought += b
+		for then := now - flapTime; then <= now && b > 0; then++ {
+			x := math.Min(owed[then], b)
+			owed[then] -= x
+			b -= x
+			t.FlapVCPUs += x
+		}
+	}
+}
