@@ -10,7 +10,7 @@ type Load struct {
 	Name string
 	// Flat: no class has a daily curve.
 	Flat bool
-	// Cron is the part of classes that are there for 10 of every 45 minutes only.
+	// Cron is the part of the pods that are there for 10 of every 45 minutes only.
 	Cron float64
 	// RollOuts: each Deployment is rolled out once a day.
 	RollOuts bool
@@ -20,7 +20,7 @@ type Load struct {
 
 const (
 	restarts    = 0.0005 // the part of pods that is restarted per minute
-	flat        = 0.2    // the part of classes without a daily curve
+	flat        = 0.2    // the part of the pods that have no daily curve
 	trough      = 0.35   // of the peak, by night
 	rollOutStep = 4      // minutes of a roll-out, which replaces as many pods in each
 	cronPeriod  = 45.
@@ -50,20 +50,23 @@ type demand struct {
 
 func newDemand(l Load, peak []float64, seed uint64) *demand {
 	d := &demand{load: l, random: rand.New(rand.NewPCG(seed, 77)), peak: peak, want: make([]int, len(peak))}
-	for range peak {
-		x, h := d.random.Float64(), diurnal
-		if x > 1-flat || l.Flat {
-			h = constant
+	total := 0.0
+	for _, p := range peak {
+		total += p
+	}
+	d.habits, d.phase, d.rollOut = make([]habit, len(peak)), make([]float64, len(peak)), make([]int, len(peak))
+	before := 0.0 // the part of the pods whose classes have been given a habit
+	for _, class := range d.random.Perm(len(peak)) {
+		switch {
+		case before < l.Cron:
+			d.habits[class], d.phase[class] = cron, d.random.Float64()*24
+		case before > 1-flat || l.Flat:
+			d.habits[class] = constant
+		default:
+			d.habits[class], d.phase[class] = diurnal, d.random.NormFloat64()*1.5
 		}
-		if x < l.Cron {
-			h = cron
-		}
-		phase := d.random.NormFloat64() * 1.5
-		if h == cron {
-			phase = d.random.Float64() * 24
-		}
-		d.habits, d.phase = append(d.habits, h), append(d.phase, phase)
-		d.rollOut = append(d.rollOut, d.random.IntN(24*60))
+		before += peak[class] / total
+		d.rollOut[class] = d.random.IntN(24 * 60)
 	}
 	return d
 }
@@ -135,8 +138,8 @@ func (p *spotPrices) next() []float64 {
 
 // Loads are the days of the benchmark.
 var Loads = []Load{
-	{Name: "cron", Cron: 0.2},
-	{Name: "cron and roll-outs", Cron: 0.2, RollOuts: true},
+	{Name: "cron", Cron: 0.175},
+	{Name: "cron and roll-outs", Cron: 0.175, RollOuts: true},
 	{Name: "flat", Flat: true},
 	{Name: "diurnal"},
 	{Name: "roll-outs", RollOuts: true},
