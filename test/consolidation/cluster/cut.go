@@ -21,7 +21,7 @@ type Cut struct {
 const (
 	multiply500, multiply2000, multiply5000 = 1.76, 7.03, 18.2
 
-	DayMultiply = 0.295
+	DayMultiply = 0.285
 )
 
 // Cuts are the clusters of the benchmark, the smallest first.

@@ -138,8 +138,8 @@ func (p *spotPrices) next() []float64 {
 
 // Loads are the days of the benchmark.
 var Loads = []Load{
-	{Name: "cron", Cron: 0.175},
-	{Name: "cron and roll-outs", Cron: 0.175, RollOuts: true},
+	{Name: "cron", Cron: 0.15},
+	{Name: "cron and roll-outs", Cron: 0.15, RollOuts: true},
 	{Name: "flat", Flat: true},
 	{Name: "diurnal"},
 	{Name: "roll-outs", RollOuts: true},
