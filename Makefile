@@ -9,6 +9,8 @@
 # make soak     keeps 2,000 nodes busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
 # make fidelity runs random worlds through the real scheduler and checks them from the API and the EC2 journal; WORLDS=200,
 #               or WORLD=7 for one of them, printed step by step; SMALL=1 for those of make test
+# make repack   lets our consolidation and an emulation of Karpenter's repack clusters of 500 to 5,000 nodes that have lost pods
+# make day      lets both consolidate simulated days: cost, evictions, nodes launched, and nodes that were ended too early
 # make build    builds bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
 #
 # You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
@@ -27,7 +29,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -112,6 +114,18 @@ WORLDS ?= 200
 fidelity:
 	$(say) 'fidelity: random worlds'
 	@go run ./test/worlds/cmd/fidelity -seeds $(WORLDS) $(if $(WORLD),-seed $(WORLD)) $(if $(SMALL),-small)
+
+# Both first hold the emulation to the figures of the study that it was written for.
+STUDY := go test -vet=off -count=1 -run Study
+repack:
+	$(say) 'repack: 12 clusters, about five minutes'
+	@$(STUDY) ./test/consolidation/emulation -study.whole
+	@go run ./test/consolidation repack
+
+day:
+	$(say) 'day: 30 days, about ten minutes'
+	@$(STUDY) ./test/consolidation/day -study.whole
+	@go run ./test/consolidation day
 
 clean:
 	rm -rf bin .demo .tmp

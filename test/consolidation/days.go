@@ -34,6 +34,9 @@ func days(out io.Writer, small bool, only string, first uint64) error {
 			loads = append(loads, l)
 		}
 	}
+	if len(loads) == 0 {
+		return fmt.Errorf("no load %q", only)
+	}
 	count := seeds
 	if small {
 		count = 1
@@ -58,25 +61,33 @@ func days(out io.Writer, small bool, only string, first uint64) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "| load, seed | emulation: $, cost/bound, evictions, launches, ended (young), flaps | ours | to the emulation: cost, evictions, launches, flaps |")
+	var names []string
+	var withCron []bool
+	for i := range results {
+		l := loads[i/count]
+		names = append(names, fmt.Sprintf("%s, %d", l.Name, first+uint64(i%count)))
+		withCron = append(withCron, l.Cron > 0)
+	}
+	reportDays(out, names, results, withCron)
+	return nil
+}
+
+// reportDays prints a table with a row per day, and the ratios of sums over the days with cron jobs and over the others.
+func reportDays(out io.Writer, names []string, results []sums, withCron []bool) {
+	fmt.Fprintln(out, "| load, seed | emulation: $, cost/bound, evictions, launches, ended by moves (young), flaps in vCPUs | ours | ours to the emulation's |")
 	fmt.Fprintln(out, "| --- | --- | --- | --- |")
 	var with, without sums
 	for i := range results {
-		r, l := &results[i], loads[i/count]
-		fmt.Fprintf(out, "| %s, %d | %s | %s | %s |\n", l.Name, first+uint64(i%count), row(&r.karpenter), row(&r.ours), r.ratios(", "))
-		if l.Cron > 0 {
+		r := &results[i]
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", names[i], row(&r.karpenter), row(&r.ours), r.ratios(", "))
+		if withCron[i] {
 			with.add(r)
 		} else {
 			without.add(r)
 		}
 	}
-	for _, x := range []struct {
-		name string
-		s    *sums
-	}{{"day-cron", &with}, {"day-plain", &without}} {
-		fmt.Fprintf(out, "%s: %s young %d\n", x.name, x.s.ratios(" "), x.s.ours.Young)
-	}
-	return nil
+	fmt.Fprintf(out, "day-cron: %s young %d\n", with.ratios(" "), with.ours.Young)
+	fmt.Fprintf(out, "day-plain: %s young %d\n", without.ratios(" "), without.ours.Young)
 }
 
 func row(t *day.Tally) string {

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	begin     = 12 * 60 // minutes before what happens counts
-	end       = 36 * 60
 	boot      = 1   // minutes until a replacement is ready
 	budget    = 0.1 // the part of the nodes that may be disrupted at a time
 	firstHour = 60  // minutes
@@ -52,6 +50,7 @@ type life struct {
 type Day struct {
 	Cluster *cluster.Cluster
 	Now     int
+	span    span
 	Tally   Tally
 	side    Consolidator
 	demand  *demand
@@ -61,17 +60,24 @@ type Day struct {
 	pending []cluster.Share
 }
 
+// span is the minutes from which on what happens counts, and until when.
+type span struct{ begin, end int }
+
 // Start is the time of minute 0.
 var Start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
-// Run simulates a day with a side.
+// Run simulates a day with a side, after half a day that doesn't count.
 func Run(w *cluster.World, l Load, seed uint64, side func(*Day) Consolidator) (Tally, error) {
+	return run(w, l, seed, side, span{12 * 60, 36 * 60})
+}
+
+func run(w *cluster.World, l Load, seed uint64, side func(*Day) Consolidator, s span) (Tally, error) {
 	peak := make([]float64, len(w.Classes))
 	for i := range peak {
 		peak[i] = float64(w.Classes[i].Count)
 	}
 	d := &Day{Cluster: &cluster.Cluster{World: w}, demand: newDemand(l, peak, seed), victims: rand.New(rand.NewPCG(seed, 78)),
-		lives: map[*cluster.Node]*life{}, Tally: Tally{cpuBought: make([]float64, end+1), cpuEnded: make([]float64, end+1)}}
+		span: s, lives: map[*cluster.Node]*life{}, Tally: Tally{cpuBought: make([]float64, s.end+1), cpuEnded: make([]float64, s.end+1)}}
 	if l.Spot {
 		onDemand := make([]float64, len(w.Types))
 		for i := range onDemand {
@@ -81,7 +87,7 @@ func Run(w *cluster.World, l Load, seed uint64, side func(*Day) Consolidator) (T
 		w.SetPrices(d.prices.next())
 	}
 	d.side = side(d)
-	for d.Now = 1; d.Now <= end; d.Now++ {
+	for d.Now = 1; d.Now <= s.end; d.Now++ {
 		if d.prices != nil && d.Now%60 == 0 {
 			w.SetPrices(d.prices.next())
 			d.side.Repriced()
@@ -127,7 +133,7 @@ func (d *Day) Budget() int {
 	return int(math.Ceil(budget*float64(len(d.Cluster.Nodes)))) - leaving
 }
 
-func (d *Day) counts() bool { return d.Now >= begin }
+func (d *Day) counts() bool { return d.Now >= d.span.begin }
 
 // endNodes ends the nodes that have been drained, and those without pods for a minute.
 func (d *Day) endNodes() {
@@ -271,10 +277,10 @@ func (d *Day) count() {
 func (d *Day) flaps() {
 	t := &d.Tally
 	owed := slices.Clone(t.cpuEnded)
-	for now := begin; now <= end; now++ {
+	for now := d.span.begin; now <= d.span.end; now++ {
 		b := t.cpuBought[now]
 		t.Bought += b
-		for then := now - flapTime; then <= now && b > 0; then++ {
+		for then := max(0, now-flapTime); then <= now && b > 0; then++ {
 			x := math.Min(owed[then], b)
 			owed[then] -= x
 			b -= x
