@@ -124,7 +124,7 @@ repack:
 
 day:
 	$(say) 'day: 30 days, about ten minutes'
-	@$(STUDY) ./test/consolidation/day -study.whole
+	@$(STUDY) -tags study ./test/consolidation/day
 	@go run ./test/consolidation day
 
 clean:

@@ -114,19 +114,19 @@ func (d *Day) life(n *cluster.Node) *life {
 	return x
 }
 
-// Born returns the time of a node's creation; Leaving reports whether it is being drained.
+// Born returns the time of a node's creation; Draining reports whether it is being drained.
 func (d *Day) Born(n *cluster.Node) time.Time {
 	return Start.Add(time.Duration(d.life(n).born) * time.Minute)
 }
 
-// Leaving reports whether a node is being drained.
-func (d *Day) Leaving(n *cluster.Node) bool { return d.life(n).leaves > 0 }
+// Draining reports whether a node is being drained.
+func (d *Day) Draining(n *cluster.Node) bool { return d.life(n).leaves > 0 }
 
 // Budget returns how many more nodes may be disrupted now.
 func (d *Day) Budget() int {
 	leaving := 0
 	for _, n := range d.Cluster.Nodes {
-		if d.Leaving(n) {
+		if d.Draining(n) {
 			leaving++
 		}
 	}
@@ -194,7 +194,7 @@ func (d *Day) schedule() {
 	var open []*cluster.Node
 	var scores []float64
 	for _, n := range d.Cluster.Nodes {
-		if !d.Leaving(n) {
+		if !d.Draining(n) {
 			open, scores = append(open, n), append(scores, d.side.Score(d, n))
 		}
 	}

@@ -39,7 +39,7 @@ func (k *Karpenter) Pass(d *Day) error {
 		// Node names say nothing: Karpenter tries nodes in the order of their names.
 		open := &cluster.Cluster{World: d.Cluster.World}
 		for _, n := range d.Cluster.Nodes {
-			if !d.Leaving(n) {
+			if !d.Draining(n) {
 				open.Nodes = append(open.Nodes, n)
 			}
 		}
@@ -102,7 +102,7 @@ func (p *Product) life(d *Day, n *cluster.Node) *product.Life {
 		x = &product.Life{CreatedAt: d.Born(n)}
 		p.lives[n] = x
 	}
-	x.Leaving = d.Leaving(n)
+	x.Draining = d.Draining(n)
 	return x
 }
 

@@ -24,8 +24,8 @@ const (
 // Life is what the product knows of a node beside its pods.
 type Life struct {
 	CreatedAt time.Time
-	// Leaving: it is being drained.
-	Leaving bool
+	// Draining: it is being drained.
+	Draining bool
 	// receivedUntil: it took pods of moves that haven't paid for themselves until then.
 	receivedUntil time.Time
 }
@@ -141,12 +141,12 @@ func (c *Consolidation) view() (*capacity.View, []consolidation.Candidate, map[s
 		}
 		name, life := "node-"+strconv.Itoa(n.ID), c.life(n)
 		nodes[name] = n
-		view.Nodes = append(view.Nodes, &capacity.Node{Name: name, Labels: c.labels(name, n), Closed: life.Leaving,
+		view.Nodes = append(view.Nodes, &capacity.Node{Name: name, Labels: c.labels(name, n), Closed: life.Draining,
 			Allocatable: w.Types[n.Type].Capacity.Allocatable,
 			Free:        capacity.Resources{corev1.ResourceCPU: n.Free[0], corev1.ResourceMemory: n.Free[1] << 20, corev1.ResourcePods: n.Free[2]}})
 		x := consolidation.Candidate{Node: name, Pool: pool, Price: c.cluster.Price(n), CapacityType: c.capacityType(), CreatedAt: life.CreatedAt,
 			ReceivedUntil: life.receivedUntil}
-		if life.Leaving {
+		if life.Draining {
 			x.Blocked = &consolidation.Kept{Kind: consolidation.Disrupting}
 		}
 		for _, s := range n.Pods {
