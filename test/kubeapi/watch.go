@@ -110,7 +110,7 @@ func (w *watcher) wake() {
 func (w *watcher) end(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed == nil {
+	if w.closed == nil || w.closed == io.EOF { // frames that are still to come after the end don't keep a broken connection open
 		w.closed = err
 	}
 	w.wake()
