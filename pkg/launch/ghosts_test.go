@@ -156,9 +156,6 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 		t.Fatal(why)
 	}
 	c.Step(time.Minute)
-	for _, d := range w.reservations.Due() {
-		w.reservations.SubmitUnassumed(d.Ref, d.Class)
-	}
 	w.reservations.SubmitUnassumed(capacity.RefOf(pod), class)
 	w.reservations.SubmitUnknown(capacity.RefOf(pod), class)
 	if n := len(w.queued()); n > 0 {
