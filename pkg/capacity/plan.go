@@ -18,8 +18,8 @@ type Options struct {
 	// RelaxMinValues accepts fewer values where a pool's minValues can't be met (Karpenter's minValuesPolicy BestEffort).
 	RelaxMinValues bool
 	// Effort is a deterministic measure of how much work may be spent on a cheaper plan (0: the fast path only). It is not time, so that
-	// the same view gives the same plan; the caller converts its time budget. One pod batch is about a microsecond on one core: 50,000 suits a
-	// batch that can wait for 50 ms, 1,000,000 leaves little to gain.
+	// the same view gives the same plan; the caller converts its time budget. Effort is counted in pod batches looked at (about
+	// 1 µs each). 50,000 suits a batch that can wait for 50 ms, 1,000,000 leaves little to gain.
 	Effort int
 	// Forbidden are placements that the real filters have refused before: they are not proposed again.
 	Forbidden []Forbidden
@@ -75,7 +75,7 @@ type PlannedNode struct {
 	MinValuesRelaxed bool
 }
 
-// Placement is the placement of one pod. Pods of a class are interchangeable: what counts is the order of a class's placements.
+// Placement is the placement of one pod. Any pod of the class may take any of its placements; they are taken in the order of the list.
 type Placement struct {
 	Class *Class
 	// Pod is the pod. For an anticipated pod it is zero, and Owner is set.

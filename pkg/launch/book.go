@@ -142,8 +142,10 @@ func nominated(node string, n *capacity.PlannedNode) string {
 	}
 	text := fmt.Sprintf("Planned on new node %s of pool %s: %s in %s, %s, $%.4f/h", node, n.Pool.Name,
 		n.Offers[0].Type.Name, n.Offers[0].Offer.Zone, n.CapacityType, n.Price)
-	if more := len(n.Offers) - 1; more > 0 {
-		text += fmt.Sprintf(", or another offering (%d)", more)
+	if more := len(n.Offers) - 1; more == 1 {
+		text += ", or another offering"
+	} else if more > 1 {
+		text += fmt.Sprintf(", or one of %d other offerings", more)
 	}
 	return text
 }

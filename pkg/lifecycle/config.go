@@ -72,8 +72,9 @@ type Config struct {
 	ExpectedTaints func(pool string) []corev1.Taint
 	// RegistrationTimeout is how long after its launch an instance may be without kubelet.
 	RegistrationTimeout time.Duration
-	// StartupTimeout is how long after its registration a node that is Ready, that pods wait for, and that lacks nothing but the removal of
-	// startup taints may stay so: the agents that remove them may have much to do, and another instance would have to wait for the same.
+	// StartupTimeout is how long after its registration a node may have startup taints, if it is Ready, has no other taint that must go,
+	// has all resources that were requested of it, runs no pods yet, and pods wait for it. The agents that remove the taints may have much
+	// to do, and another instance would have to wait for the same.
 	// Awaited reports whether pods wait for the claim's node.
 	StartupTimeout time.Duration
 	Awaited        func(claim string) bool

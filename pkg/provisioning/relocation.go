@@ -67,7 +67,7 @@ func (re *Relocation) Relocate(ctx context.Context) {
 		if ctx.Err() == nil {
 			logger.Error(err, "No capacity could be planned for the pods of nodes that have to go")
 		}
-		re.moves.tellMoves(leaving, func(types.UID) string { return err.Error() })
+		re.moves.recordMissing(leaving, func(types.UID) string { return err.Error() })
 		return
 	}
 	move := func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
@@ -87,7 +87,7 @@ func (re *Relocation) Relocate(ctx context.Context) {
 			refused[ref.UID] = r.Message
 		}
 	}
-	re.moves.tellMoves(leaving, func(uid types.UID) string { return refused[uid] })
+	re.moves.recordMissing(leaving, func(uid types.UID) string { return refused[uid] })
 	logger.V(2).Info("Planned capacity for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
 		"newNodes", len(plan.Nodes), "dollarsPerHour", plan.CostPerHour)
 }

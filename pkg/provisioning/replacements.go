@@ -147,8 +147,8 @@ func (r *Replacements) movesDue() map[string][]*corev1.Pod {
 	return out
 }
 
-// tellMoves records for each node what was missing in this try.
-func (r *Replacements) tellMoves(leaving map[types.UID]string, why func(types.UID) string) {
+// recordMissing notes for each node that is being replaced why its pods got no capacity in this try, and when to try again.
+func (r *Replacements) recordMissing(leaving map[types.UID]string, why func(types.UID) string) {
 	now := r.clock.Now()
 	tried := map[string]bool{}
 	r.mu.Lock()

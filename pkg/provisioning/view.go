@@ -153,7 +153,8 @@ func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	}
 	out := *n
 	out.InFlight = st.Managed && !st.Initialized
-	// A kubelet that registers before this process knows the name of its node shows capacity that is reserved under the name of the NodeClaim.
+	// A kubelet may register before this process knows that its node is the NodeClaim's. Until the names are joined the node shows capacity
+	// that is reserved under the NodeClaim's name as free: plan nothing there.
 	out.Closed = v.live && out.InFlight && (f == nil || f.Claim == "")
 	var planned map[string]int64
 	if f != nil && f.Template != nil {

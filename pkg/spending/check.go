@@ -24,7 +24,7 @@ type Check struct {
 	gangs         map[string]bool // whose first node is granted: the others have to come, too
 }
 
-// underway counts the instances of a new image that were bought before.
+// underway counts the instances of a new image that were bought before this plan.
 type underway struct {
 	n     int
 	since time.Time // when the first of them was bought
@@ -38,7 +38,7 @@ func (a *Check) spent() *Cost {
 	return a.cost
 }
 
-// Check begins a check for so many nodes. claims returns all NodeClaims by name, those that informers don't show yet included.
+// Check begins a check of a plan with total new nodes (a tenth of them bounds those of a new image). claims returns all NodeClaims by name, those that informers don't show yet included.
 func (g *Guard) Check(total int, claims func() map[string]*capacity.Claim) *Check {
 	if g == nil {
 		return nil

@@ -222,7 +222,7 @@ func (k *Cache) problemLocked(part string) error {
 	return err
 }
 
-// errUnknown marks a part that has never been known.
+// errUnknown: this part of the region data (types, zones, a price source) has never been read successfully.
 var errUnknown = errors.New("unknown")
 
 type unknown struct {

@@ -30,7 +30,7 @@ type priceSource struct {
 // priceSources has each of them. If several know a price, the first one's holds.
 var priceSources = []priceSource{onDemand, spot}
 
-// setPrices replaces the prices of a source and leaves the map that other Regions share.
+// setPrices replaces the prices of a source in a copy of the map: other Regions share the old one.
 func (f *Region) setPrices(source string, p Prices) {
 	f.Prices = maps.Clone(f.Prices)
 	if f.Prices == nil {

@@ -51,6 +51,8 @@ type Owner struct {
 	Class, Pool string // one of them is set
 }
 
+func (o Owner) String() string { return Key{Class: o.Class, Pool: o.Pool}.String() }
+
 // OwnerOf returns the owner of a key's record.
 func OwnerOf(k Key) Owner {
 	if k.Machine() {
@@ -178,8 +180,12 @@ func (g *Guard) Restore(o Owner, text string) error {
 		return fmt.Errorf("reading the record of the spending guard: %w", err)
 	}
 	for i := range r.Breakers {
-		if k := r.Breakers[i].Key; OwnerOf(k) != o || !k.valid() {
-			return fmt.Errorf("reading the record of the spending guard: breakers[%d].key is %s", i, k)
+		k := r.Breakers[i].Key
+		if OwnerOf(k) != o {
+			return fmt.Errorf("reading the record of the spending guard: breakers[%d].key: %s belongs to the record of %s, not here", i, k, OwnerOf(k))
+		}
+		if !k.valid() {
+			return fmt.Errorf("reading the record of the spending guard: breakers[%d].key: %s is incomplete, or of two kinds", i, k)
 		}
 	}
 	for _, image := range r.Images {

@@ -166,19 +166,19 @@ func TestRestoreRefuses(t *testing.T) {
 		{name: "what is no JSON", owner: poolA, text: "{", want: "reading the record of the spending guard: unexpected end of JSON input"},
 		{
 			name: "a breaker of another pool", owner: poolA, text: `{"breakers":[{"key":{"pool":"a"}},{"key":{"pool":"b"}}]}`,
-			want: "reading the record of the spending guard: breakers[1].key is node pool b",
+			want: "reading the record of the spending guard: breakers[1].key: node pool b belongs to the record of node pool b, not here",
 		},
 		{
 			name: "a breaker of a class on a pool", owner: poolA, text: `{"breakers":[{"key":{"class":"a"}}]}`,
-			want: "reading the record of the spending guard: breakers[0].key is node class a",
+			want: "reading the record of the spending guard: breakers[0].key: node class a belongs to the record of node class a, not here",
 		},
 		{
 			name: "a key that is of two kinds", owner: classC, text: `{"breakers":[{"key":{"class":"c","pool":"a"}}]}`,
-			want: "reading the record of the spending guard: breakers[0].key is node class c",
+			want: "reading the record of the spending guard: breakers[0].key: node class c is incomplete, or of two kinds",
 		},
 		{
 			name: "a key that is of no kind", owner: Owner{}, text: `{"breakers":[{"key":{}}]}`,
-			want: "reading the record of the spending guard: breakers[0].key is node pool ",
+			want: "reading the record of the spending guard: breakers[0].key: node pool  is incomplete, or of two kinds",
 		},
 	}
 	for _, test := range tests {

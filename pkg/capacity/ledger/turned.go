@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// TurnAway remembers a pod that Object rejected on the node and that no event known to the scheduler would requeue.
+// TurnAway remembers a pod that Ledger.Object kept off the node; no scheduler event would requeue it, so the ledger does:
 //
 //   - A pod of a DaemonSet is requeued whenever the node has changed: nothing is planned for it.
 //   - A pod that was rejected for anti-affinity to pods planned here, or that can't be planned for, is requeued when the node leaves the

@@ -53,7 +53,7 @@ func newKinds(p *Problem) *kinds {
 			key = binary.AppendVarint(key, n)
 		}
 		key = it.Candidates.AppendTo(key)
-		if len(k.book.of[i]) > 0 {
+		if len(k.book.byItem[i]) > 0 {
 			key = binary.AppendUvarint(key, uint64(i)+1) // rules name items, so such an item is a kind of its own
 		}
 		at, ok := index[string(key)]
@@ -73,7 +73,7 @@ func newKinds(p *Problem) *kinds {
 // mostPerCandidate returns how many pieces of an item one candidate may hold, by rules in which the item is owner and member.
 func (k *kinds) mostPerCandidate(item int) int {
 	most := int(^uint(0) >> 1)
-	for _, e := range k.book.of[item] {
+	for _, e := range k.book.byItem[item] {
 		if e.member && e.limit >= 0 {
 			most = min(most, e.limit)
 		}

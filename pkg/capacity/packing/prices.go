@@ -14,7 +14,7 @@ func (k *kinds) prices() (values, floors []float64) {
 	lp := &fluid{k: k}
 	lp.index()
 	values, floors, candidates := lp.solve()
-	if lp.findSlots(candidates); len(lp.slots) > 0 {
+	if lp.findRuleRows(candidates); len(lp.slots) > 0 {
 		var slotted []float64
 		if values, slotted, _ = lp.solve(); k.worth(slotted, k.counts()) > k.worth(floors, k.counts()) {
 			floors = slotted
@@ -98,12 +98,12 @@ func (f *fluid) index() {
 // maxFluid limits the work of solving the program; its multipliers are usable at any time.
 const maxFluid = 30e6
 
-// maxSlots limits the rows for rules: more of them cost more than they tell.
-const maxSlots = 150
+// maxRuleRows bounds how many rules get a row in the linear program; more rows take longer than the better prices are worth.
+const maxRuleRows = 150
 
-// findSlots finds the rules that may make more candidates necessary than capacity alone does: those that limit their own members, and whose
+// findRuleRows finds the rules that may make more candidates necessary than capacity alone does: those that limit their own members, and whose
 // members need more than half as many candidates as there will be at least.
-func (f *fluid) findSlots(candidates float64) {
+func (f *fluid) findRuleRows(candidates float64) {
 	need := make([]float64, len(f.k.p.Rules))
 	most := candidates
 	for r := range f.k.p.Rules {
@@ -118,7 +118,7 @@ func (f *fluid) findSlots(candidates float64) {
 		most = math.Max(most, need[r])
 	}
 	for r, n := range need {
-		if n > 1 && n > most/2 && len(f.slots) < maxSlots {
+		if n > 1 && n > most/2 && len(f.slots) < maxRuleRows {
 			f.slots = append(f.slots, r)
 		}
 	}
@@ -142,7 +142,7 @@ func (f *fluid) solve() (values, floors []float64, candidates float64) {
 			need[f.setRow(f.set[i], j)] += k.kinds[i].size[j] * float64(k.kinds[i].count)
 		}
 		for _, it := range k.kinds[i].items {
-			for _, e := range k.book.of[it] {
+			for _, e := range k.book.byItem[it] {
 				if s, ok := slotOf[e.rule]; ok && e.member {
 					need[f.slotRow(s)] += float64(k.p.Items[it].Count)
 					if !slices.Contains(kindSlots[i], s) {

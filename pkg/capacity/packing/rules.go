@@ -3,8 +3,8 @@ package packing
 // rulebook holds the rules by item, as filling a candidate needs them.
 type rulebook struct {
 	rules []Rule
-	// of are, by item, the rules that concern it as owner or member.
-	of [][]ruleOf
+	// byItem holds the rules that concern an item as owner or member.
+	byItem [][]ruleOf
 }
 
 type ruleOf struct {
@@ -14,17 +14,17 @@ type ruleOf struct {
 }
 
 func newRulebook(rules []Rule, items int) *rulebook {
-	b := &rulebook{rules: rules, of: make([][]ruleOf, items)}
+	b := &rulebook{rules: rules, byItem: make([][]ruleOf, items)}
 	for r := range rules {
 		at := map[int]int{}
 		entry := func(item int) *ruleOf {
 			i, ok := at[item]
 			if !ok {
-				i = len(b.of[item])
+				i = len(b.byItem[item])
 				at[item] = i
-				b.of[item] = append(b.of[item], ruleOf{rule: r, limit: -1})
+				b.byItem[item] = append(b.byItem[item], ruleOf{rule: r, limit: -1})
 			}
-			return &b.of[item][i]
+			return &b.byItem[item][i]
 		}
 		for _, m := range rules[r].Members {
 			entry(m).member = true
@@ -59,7 +59,7 @@ func (t *tally) reset() {
 
 // room returns how many more pieces of an item, at most n, the rules allow.
 func (b *rulebook) room(t *tally, item, n int) int {
-	for _, e := range b.of[item] {
+	for _, e := range b.byItem[item] {
 		limit := t.limit[e.rule]
 		if e.limit >= 0 && (limit < 0 || e.limit < limit) {
 			limit = e.limit
@@ -79,7 +79,7 @@ func (b *rulebook) room(t *tally, item, n int) int {
 }
 
 func (b *rulebook) add(t *tally, item, n int) {
-	for _, e := range b.of[item] {
+	for _, e := range b.byItem[item] {
 		if e.member {
 			t.members[e.rule] += n
 		}

@@ -70,9 +70,9 @@ func (s *knapsack) takeOut(i, n int) {
 		}
 	}
 	s.count[i] -= n
-	if it := x.items[0]; len(s.k.book.of[it]) > 0 {
-		// Owners' limits don't add up: the strictest one is found again among the owners that are left.
-		for _, e := range s.k.book.of[it] {
+	if it := x.items[0]; len(s.k.book.byItem[it]) > 0 {
+		// A rule's limit is the lowest among the kinds on the node that set one. This kind has left the node: look for the lowest again.
+		for _, e := range s.k.book.byItem[it] {
 			if e.member {
 				s.tally.members[e.rule] -= n
 			}
@@ -82,7 +82,7 @@ func (s *knapsack) takeOut(i, n int) {
 					if s.count[j] == 0 {
 						continue
 					}
-					for _, o := range s.k.book.of[s.k.kinds[j].items[0]] {
+					for _, o := range s.k.book.byItem[s.k.kinds[j].items[0]] {
 						if o.rule == e.rule && o.limit >= 0 && (s.tally.limit[e.rule] < 0 || o.limit < s.tally.limit[e.rule]) {
 							s.tally.limit[e.rule] = o.limit
 						}

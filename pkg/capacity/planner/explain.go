@@ -144,7 +144,7 @@ func (r *run) explainOthers(u *podBatch, n *node, e *explanation) {
 	}
 	which := "of the nodes that are there"
 	if n != nil && !n.planned() {
-		which = "of the nodes before it"
+		which = "of the nodes that were tried before it"
 	}
 	e.say("%d %s don't take it: %s", total, which, strings.Join(parts, ", "))
 }

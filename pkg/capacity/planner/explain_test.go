@@ -44,7 +44,7 @@ func TestExplain(t *testing.T) {
 			return viewOf(t, 1, asking("web", "cpu=1"), testNode("full", "a", 0, 8), flight, testNode("later", "a", 8, 8))
 		}, want: `
 			it is on node flight, which is being launched and has capacity for it
-			1 of the nodes before it don't take it: 1 with too little cpu
+			1 of the nodes that were tried before it don't take it: 1 with too little cpu
 			`},
 		{name: "spread, affinity and preferences", pod: "web-1", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 3, asking("web", "cpu=1800m", withSpread(capacity.LabelZone), preferring(capacity.LabelZone, "nowhere"), away("db", capacity.LabelZone)),

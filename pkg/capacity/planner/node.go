@@ -20,7 +20,7 @@ type node struct {
 	sure topology.Site
 	// fixed are the labels that must have the same value whatever is launched.
 	fixed []string
-	// present are the topology groups in which register has entered the node.
+	// present holds the topology groups that count this node as a domain (set by register).
 	present map[*topology.Group]bool
 	gone    bool
 	// lost: pods were removed from it since its shape was found.

@@ -206,7 +206,7 @@ func (r *run) byCandidates(u *podBatch, p *catalog.PoolOffers, candidates []int)
 	refused := r.forbidden[u.Key][p.Name]
 	for _, b := range candidates {
 		if taken.Has(b) {
-			reason = "a DaemonSet's pod uses the host port it requests"
+			reason = "the host port that the pod requests is taken by a DaemonSet's pod"
 			continue
 		}
 		if i := slices.IndexFunc(refused, func(f *capacity.Forbidden) bool { return f.RulesOut(&r.catalog.Candidates[b].Offer) }); i >= 0 {

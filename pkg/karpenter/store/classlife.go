@@ -62,7 +62,7 @@ func (p *poolStatus) stampClass(ctx context.Context, nc status.Object) error {
 			return err
 		}
 	}
-	return p.annotate(ctx, nc, st)
+	return p.annotate(ctx, p.nodeClass.Kind, nc, st)
 }
 
 func (p *poolStatus) refersTo(claim *karpv1.NodeClaim, class string) bool {

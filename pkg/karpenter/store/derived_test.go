@@ -302,7 +302,7 @@ func TestAStampLeavesTheStatusAlone(t *testing.T) {
 	}
 	st := karpenter.PoolStamp(old)
 	st.Hash = "another"
-	if err := w.status.annotate(w.ctx, old, st); err != nil {
+	if err := w.status.annotate(w.ctx, "NodePool", old, st); err != nil {
 		t.Fatal(err)
 	}
 	got := w.poolObject("provisioner_old")

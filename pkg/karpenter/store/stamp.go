@@ -34,7 +34,7 @@ func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
 			return err
 		}
 	}
-	return p.annotate(ctx, np, st)
+	return p.annotate(ctx, "NodePool", np, st)
 }
 
 // restamp writes our hash to claims that have a hash of another version. We can't tell from such a hash which template they were made
@@ -64,8 +64,8 @@ func (p *poolStatus) restamp(ctx context.Context, st karpenter.Stamp, of func(*k
 	return errors.Join(errs...)
 }
 
-// annotate writes a stamp on an object. No other controller writes these annotations, so there can be no conflict.
-func (p *poolStatus) annotate(ctx context.Context, o client.Object, st karpenter.Stamp) error {
+// annotate writes a stamp on an object of a kind. No other controller writes these annotations, so there can be no conflict.
+func (p *poolStatus) annotate(ctx context.Context, kind string, o client.Object, st karpenter.Stamp) error {
 	if karpenter.Derived(o.GetName()) {
 		o = o.DeepCopyObject().(client.Object)
 		st.Put(o.GetAnnotations())
@@ -76,12 +76,12 @@ func (p *poolStatus) annotate(ctx context.Context, o client.Object, st karpenter
 	st.Put(annotations)
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
-		return fmt.Errorf("recording the hash of %s: %w", o.GetName(), err)
+		return fmt.Errorf("writing the hash annotation of %s %s: %w", kind, o.GetName(), err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if err := p.live.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, raw)); err != nil {
-		return fmt.Errorf("recording the hash of %s: %w", o.GetName(), err)
+		return fmt.Errorf("writing the hash annotation of %s %s: %w", kind, o.GetName(), err)
 	}
 	return nil
 }

@@ -14,14 +14,14 @@ import (
 type DaemonSets struct {
 	sets       []*capacity.DaemonSet
 	Candidates []packing.Bits
-	// of are the daemons by the key that candidates store.
-	of map[string][]*capacity.DaemonSet
+	// byKey holds the daemons that run on a candidate, by Candidate.daemons.
+	byKey map[string][]*capacity.DaemonSet
 }
 
 // AddDaemons computes each candidate's daemons and the capacity that they leave, in the dimensions of a plan.
 func (c *Catalog) AddDaemons(sets []*capacity.DaemonSet, d *Dims) *DaemonSets {
 	c.dims = d
-	ds := &DaemonSets{sets: sets, of: map[string][]*capacity.DaemonSet{"": nil}}
+	ds := &DaemonSets{sets: sets, byKey: map[string][]*capacity.DaemonSet{"": nil}}
 	for _, d := range sets {
 		ds.Candidates = append(ds.Candidates, c.Matching(&Asks{Terms: d.Class.Terms, Tolerations: d.Class.Tolerations, Preferred: true}))
 	}
@@ -60,16 +60,16 @@ func (c *Catalog) AddDaemons(sets []*capacity.DaemonSet, d *Dims) *DaemonSets {
 
 // room returns the capacity that daemons leave of a type; key names the daemons that run on candidate b.
 func (ds *DaemonSets) room(c *Catalog, typ *capacity.InstanceType, key string, b int) []int64 {
-	if _, known := ds.of[key]; !known {
+	if _, known := ds.byKey[key]; !known {
 		for i, d := range ds.sets {
 			if ds.Candidates[i].Has(b) {
-				ds.of[key] = append(ds.of[key], d)
+				ds.byKey[key] = append(ds.byKey[key], d)
 			}
 		}
 	}
 	room := c.dims.Room(typ.Allocatable, typ.VolumeLimits)
 	total := capacity.Resources{}
-	for _, d := range ds.of[key] {
+	for _, d := range ds.byKey[key] {
 		less(room, c.dims.Need(d.Class))
 		total.Add(d.Class.Requests, 1)
 	}

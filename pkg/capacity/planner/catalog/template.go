@@ -80,7 +80,7 @@ func (c *Catalog) Template(candidates []int, daemons *DaemonSets) *capacity.Plan
 			t.Labels[key] = v
 		}
 	}
-	t.Daemons = daemons.of[x.daemons]
+	t.Daemons = daemons.byKey[x.daemons]
 	return t
 }
 
