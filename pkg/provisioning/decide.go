@@ -27,9 +27,9 @@ type Scene struct {
 	Promised []capacity.Step
 }
 
-// DefaultPatience is how long a round goes on searching for nodes that the filters accept while demand of other pods waits. What it has
+// defaultPatience is how long a round goes on searching for nodes that the filters accept while demand of other pods waits. What it has
 // learned by then is remembered, and the next round continues from there.
-const DefaultPatience = time.Second
+const defaultPatience = time.Second
 
 // Planner decides what to buy.
 type Planner interface {
@@ -57,8 +57,8 @@ type Decider struct {
 	// Patience is how long to search for nodes that the filters accept after the second try, by Clock. 0: not at all.
 	Patience time.Duration
 	Clock    clock.PassiveClock
-	// Memory holds what the filters have refused in earlier rounds; nil: nothing is remembered.
-	Memory *FilterRefusals
+	// memory holds what the filters have refused in earlier rounds; nil: nothing is remembered.
+	memory *filterRefusals
 }
 
 // Decide plans and verifies the plan with the real filters. It forbids the placements that they refuse and plans once more, as long as that

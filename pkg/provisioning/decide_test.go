@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &filters{object: func(n *corev1.Node) string { return tc.object(n.Labels[corev1.LabelTopologyZone]) }}
-			d := Decider{Planner: planner.New(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }, Patience: DefaultPatience, Clock: clocktesting.NewFakePassiveClock(time.Time{})}
+			d := Decider{Planner: planner.New(), World: f, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil }, Patience: defaultPatience, Clock: clocktesting.NewFakePassiveClock(time.Time{})}
 			plan, err := d.Decide(t.Context(), twoZones(t), capacity.Options{})
 			if err != nil {
 				t.Fatal(err)

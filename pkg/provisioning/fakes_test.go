@@ -60,11 +60,11 @@ func (w *world) refusals() *Refusals {
 }
 
 func (w *world) namespaces() *Namespaces {
-	return &Namespaces{pending: w.pending, refusals: w.refusals(), triggers: NewTriggers(w.reservations)}
+	return &Namespaces{pending: w.pending, refusals: w.refusals(), triggers: newTriggers(w.reservations)}
 }
 
 func (w *world) replacements() *Replacements {
-	return &Replacements{reservations: w.reservations, pending: w.pending, namespaces: w.namespaces(), triggers: NewTriggers(w.reservations), clock: w.clock, moves: map[string]*move{}}
+	return &Replacements{reservations: w.reservations, pending: w.pending, namespaces: w.namespaces(), triggers: newTriggers(w.reservations), clock: w.clock, moves: map[string]*move{}}
 }
 
 // claims are NodeClaims by name, and the taints that nodes of all pools get.

@@ -22,13 +22,13 @@ const (
 	maxRefusals = 20_000
 )
 
-// FilterRefusals remembers between rounds what the profile's filters have refused on new nodes. A class that had to try many pools to find
+// filterRefusals remembers between rounds what the profile's filters have refused on new nodes. A class that had to try many pools to find
 // one that works doesn't try them all again for its next pod, and a search that was cut short continues where it stopped. Only the
 // planner's goroutine uses it.
 //
 // A refusal expires after refusalLife, and when anything about its pool changes that a filter might see. The key of a class is made from
 // its content, so a changed class has no refusals.
-type FilterRefusals struct {
+type filterRefusals struct {
 	clock   clock.PassiveClock
 	classes map[capacity.ClassKey][]filterRefusal
 	size    int
@@ -40,13 +40,13 @@ type filterRefusal struct {
 	until time.Time
 }
 
-// NewFilterRefusals returns FilterRefusals that remember nothing yet.
-func NewFilterRefusals(c clock.PassiveClock) *FilterRefusals {
-	return &FilterRefusals{clock: c, classes: map[capacity.ClassKey][]filterRefusal{}}
+// newFilterRefusals returns filterRefusals that remember nothing yet.
+func newFilterRefusals(c clock.PassiveClock) *filterRefusals {
+	return &filterRefusals{clock: c, classes: map[capacity.ClassKey][]filterRefusal{}}
 }
 
 // recall returns the refusals that still count for the classes.
-func (m *FilterRefusals) recall(pools []*capacity.Pool, classes []capacity.ClassKey) []capacity.Forbidden {
+func (m *filterRefusals) recall(pools []*capacity.Pool, classes []capacity.ClassKey) []capacity.Forbidden {
 	if m == nil || m.size == 0 {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (m *FilterRefusals) recall(pools []*capacity.Pool, classes []capacity.Class
 }
 
 // keep remembers what was refused to a class. Refusals that were known before keep their expiry.
-func (m *FilterRefusals) keep(pools []*capacity.Pool, class capacity.ClassKey, found []capacity.Forbidden) {
+func (m *filterRefusals) keep(pools []*capacity.Pool, class capacity.ClassKey, found []capacity.Forbidden) {
 	versions := poolVersions(pools)
 	now := m.clock.Now()
 	before := map[capacity.Forbidden]filterRefusal{}
@@ -91,13 +91,13 @@ func (m *FilterRefusals) keep(pools []*capacity.Pool, class capacity.ClassKey, f
 	}
 }
 
-func (m *FilterRefusals) forget(class capacity.ClassKey) {
+func (m *filterRefusals) forget(class capacity.ClassKey) {
 	m.size -= len(m.classes[class])
 	delete(m.classes, class)
 }
 
 // shrink forgets expired refusals, and then the classes that were refused longest ago, until a quarter of maxRefusals is free.
-func (m *FilterRefusals) shrink(now time.Time) {
+func (m *filterRefusals) shrink(now time.Time) {
 	latest := map[capacity.ClassKey]time.Time{}
 	for key, all := range m.classes {
 		for _, r := range all {

@@ -46,7 +46,7 @@ func (noGangs) Min(pending.Group) (int, bool) { return 0, false }
 // Where no profile has Coscheduling, one pod of each group gets an event, once, and all pods are planned one by one.
 func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 	w := newWorld()
-	m := &gangPlans{plugin: noGangs{}, reservations: w.reservations, pending: w.pending, events: w, refusals: w.refusals(), triggers: NewTriggers(w.reservations),
+	m := &gangPlans{plugin: noGangs{}, reservations: w.reservations, pending: w.pending, events: w, refusals: w.refusals(), triggers: newTriggers(w.reservations),
 		clock: w.clock}
 	var waiting []ledger.Waiting
 	for i, group := range []string{"a", "a", "b", ""} {
@@ -74,7 +74,7 @@ func TestGroupsWithoutASchedulerAreReported(t *testing.T) {
 func TestGangsThatWereRefusedRest(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	reservations := reservations.New(clock)
-	m := &gangPlans{clock: clock, reservations: reservations, triggers: NewTriggers(reservations), pauses: map[pending.Group]pause{}}
+	m := &gangPlans{clock: clock, reservations: reservations, triggers: newTriggers(reservations), pauses: map[pending.Group]pause{}}
 	group := pending.Group{Namespace: "d", Name: "g"}
 	gangs := func(members int) map[pending.Group]*Gang {
 		g := &Gang{min: 3}

@@ -78,7 +78,7 @@ type Demand struct {
 
 // NewDemand returns the part of provisioning that those who carry plans out need.
 func NewDemand(cfg Config, p Parts) *Demand {
-	t := NewTriggers(p.Reservations)
+	t := newTriggers(p.Reservations)
 	re := &Refusals{reservations: p.Reservations, pending: p.Pending, events: p.Events}
 	ns := &Namespaces{pending: p.Pending, refusals: re, triggers: t, selector: cfg.NamespaceSelector}
 	gangs := &gangPlans{plugin: p.Gangs, reservations: p.Reservations, pending: p.Pending, events: p.Events, refusals: re, triggers: t,
@@ -107,7 +107,7 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	v := &viewer{claims: p.Claims, types: p.Types, world: p.World, reservations: p.Reservations, pending: p.Pending, owners: p.Owners,
 		daemons: p.Daemons, spending: p.Spending, live: by.Live, status: by.Status, storage: &storageLimits{of: p.Pending.Classes.Storage()}, clock: p.Clock}
 	plans := &planning{viewer: v, planner: p.Planner, world: p.World, nodes: p.Nodes, pending: p.Pending, spending: p.Spending,
-		clock: p.Clock, options: cfg.Plan, refused: NewFilterRefusals(p.Clock)}
+		clock: p.Clock, options: cfg.Plan, refused: newFilterRefusals(p.Clock)}
 	c := &Controllers{
 		Rounds: &Rounds{claims: p.Claims, gatherer: d.Gatherer, gangs: gangs, planning: plans, purchases: by.Purchases, committer: by.Committer,
 			refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, clock: p.Clock, verdicts: d.Verdicts, relief: d.Relief},

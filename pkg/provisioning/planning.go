@@ -28,7 +28,7 @@ type planning struct {
 	spending *spending.Guard
 	clock    clock.PassiveClock
 	options  capacity.Options
-	refused  *FilterRefusals
+	refused  *filterRefusals
 }
 
 // decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are
@@ -55,7 +55,7 @@ func (p *planning) verified(ctx context.Context, v *View, pod func(types.UID) *c
 	forbidden, held := p.spending.Restrict(&v.View, pod, lift)
 	opts.Forbidden = append(slices.Clone(opts.Forbidden), forbidden...)
 	v.Demand = withGangs(v.Demand, pod, gangs)
-	d := Decider{Planner: p.planner, World: p.world, Nodes: p.nodes, Pod: pod, Patience: DefaultPatience, Clock: p.clock, Memory: p.refused}
+	d := Decider{Planner: p.planner, World: p.world, Nodes: p.nodes, Pod: pod, Patience: defaultPatience, Clock: p.clock, memory: p.refused}
 	plan, err := d.Decide(ctx, &v.Scene, opts)
 	if err != nil {
 		return nil, fmt.Errorf("the plan could not be verified: %w", err)

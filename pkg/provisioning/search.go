@@ -62,7 +62,7 @@ func (d *Decider) newSearch(s *Scene, opts capacity.Options) *search {
 	for _, f := range opts.Forbidden {
 		q.known[place(f)] = true
 	}
-	for _, f := range d.Memory.recall(s.Pools, slices.Sorted(maps.Keys(q.demand))) {
+	for _, f := range d.memory.recall(s.Pools, slices.Sorted(maps.Keys(q.demand))) {
 		q.forbid(f)
 		q.opts.FixZone[f.Class] = true
 		q.found = append(q.found, f)
@@ -280,7 +280,7 @@ func (q *search) reword(plan, last *capacity.Plan) {
 // remember keeps the refusals on new nodes for the next round, for classes that were placed and for those whose search was cut short. For a
 // class that was refused everywhere they are of no use: it is verified anew when it is planned for again.
 func (q *search) remember(plan *capacity.Plan) {
-	if q.Memory == nil {
+	if q.memory == nil {
 		return
 	}
 	keep := map[capacity.ClassKey]bool{}
@@ -294,9 +294,9 @@ func (q *search) remember(plan *capacity.Plan) {
 	}
 	for key := range q.demand {
 		if len(found[key]) == 0 || !keep[key] && !over {
-			q.Memory.forget(key)
+			q.memory.forget(key)
 			continue
 		}
-		q.Memory.keep(q.scene.Pools, key, found[key])
+		q.memory.keep(q.scene.Pools, key, found[key])
 	}
 }

@@ -54,7 +54,7 @@ func only(labels map[string]string) *filters {
 
 func deciderFor(world Filters, clock *clocktesting.FakePassiveClock) *Decider {
 	return &Decider{Planner: planner.New(), World: world, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil },
-		Patience: DefaultPatience, Clock: clock, Memory: NewFilterRefusals(clock)}
+		Patience: defaultPatience, Clock: clock, memory: newFilterRefusals(clock)}
 }
 
 func mustDecide(t *testing.T, d *Decider, s *Scene) *capacity.Plan {
@@ -172,13 +172,13 @@ func TestDecideGoesOnWhereItStood(t *testing.T) {
 		}
 		scene.Demand = append(scene.Demand, capacity.Demand{Class: class, Pods: []capacity.PodRef{capacity.RefOf(pod)}})
 	}
-	world := &slowFilters{filters: only(map[string]string{teamLabel: "pool-10"}), clock: clock, took: DefaultPatience / 6}
+	world := &slowFilters{filters: only(map[string]string{teamLabel: "pool-10"}), clock: clock, took: defaultPatience / 6}
 	d := deciderFor(world, clock)
 	rounds, placed := 0, 0
 	for ; placed < classes && rounds < 10; rounds++ {
 		began := clock.Now()
 		plan := mustDecide(t, d, scene)
-		if took := clock.Since(began); took > DefaultPatience+world.took {
+		if took := clock.Since(began); took > defaultPatience+world.took {
 			t.Fatalf("a round took %v", took)
 		}
 		if len(plan.Placements) < placed {
@@ -259,7 +259,7 @@ func TestDecideAsksAnewAboutWhatWasHopeless(t *testing.T) {
 
 func TestFilterRefusalsAreBounded(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	m := NewFilterRefusals(clock)
+	m := newFilterRefusals(clock)
 	scene := teams(t, 10, "a")
 	for i := range 3 * maxRefusals / 10 {
 		class := capacity.ClassKey(fmt.Sprintf("class-%d", i))

@@ -24,8 +24,8 @@ type Triggers struct {
 	gangsAnew    atomic.Bool // pools or offerings have changed since gangs were refused
 }
 
-// NewTriggers returns Triggers of which none has fired.
-func NewTriggers(r *reservations.Ledger) *Triggers {
+// newTriggers returns Triggers of which none has fired.
+func newTriggers(r *reservations.Ledger) *Triggers {
 	one := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Triggers{reservations: r, plan: one(), changed: one(), ordered: one(), counted: one()}
 }

@@ -74,7 +74,7 @@ func (w *Writer) Run(ctx context.Context) {
 			continue
 		}
 		w.WriteRecords(ctx)
-		w.WriteServed(ctx)
+		w.writeServed(ctx)
 		w.RetryNodes(ctx)
 		if now := w.Clock.Now(); now.Sub(counted) >= countEvery {
 			counted = now
@@ -122,8 +122,8 @@ func (w *Writer) recordLater(o guard.Owner) {
 	g.state.dirty[o] = true
 }
 
-// WriteServed records on claims that their instances have served.
-func (w *Writer) WriteServed(ctx context.Context) {
+// writeServed records on claims that their instances have served.
+func (w *Writer) writeServed(ctx context.Context) {
 	g := w.guard
 	g.mu.Lock()
 	names := slices.Sorted(maps.Keys(g.state.served))

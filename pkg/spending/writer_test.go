@@ -103,10 +103,10 @@ func TestServedIsRecorded(t *testing.T) {
 	w := p.writer()
 	p.state.served["c"], p.state.served["gone"] = true, true
 	p.fails = errors.New("conflict")
-	w.WriteServed(t.Context())
+	w.writeServed(t.Context())
 	p.saved, p.fails = nil, nil
 	for range 2 {
-		w.WriteServed(t.Context())
+		w.writeServed(t.Context())
 	}
 	if !slices.Equal(p.saved, []string{"c"}) {
 		t.Errorf("written for %v", p.saved)
