@@ -223,6 +223,7 @@ func heldBy(l *coordinationv1.Lease) error {
 	if h := l.Spec.HolderIdentity; h != nil && *h != "" {
 		holder = ", held by " + *h
 	}
+	//lint:ignore ST1005 Karpenter is a name, and the text is an event of its own
 	return fmt.Errorf("Karpenter is active in this cluster (lease %s%s): nothing is launched, changed or terminated until it has stopped", klog.KObj(l), holder)
 }
 

@@ -22,7 +22,6 @@ type market struct {
 	// left is what is left of pool limits and capacity reservations.
 	left    []int64
 	bound   float64
-	unsure  bool // no lower bound is known
 	memory  *memory
 	scratch []int64
 }
