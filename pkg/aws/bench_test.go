@@ -77,12 +77,12 @@ func BenchmarkInstanceTypes(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			p.exhausted.now.Store(&exhaustion{until: map[scope]time.Time{{capacityType: "spot", instanceType: f.Types[i%1300].Name, zone: "a"}: {}}})
 			p.version.Add(1)
-			p.InstanceTypes(nc.Name)
+			_, _ = p.InstanceTypes(nc.Name)
 		}
 	})
 	b.Run("oneSpotPriceMoved", func(b *testing.B) {
 		b.ReportAllocs()
-		p.InstanceTypes(nc.Name)
+		_, _ = p.InstanceTypes(nc.Name)
 		for i := 0; b.Loop(); i++ {
 			g := *p.catalogue.Region()
 			spot := maps.Clone(g.Prices[catalog.Spot])
@@ -90,7 +90,7 @@ func BenchmarkInstanceTypes(b *testing.B) {
 			g.Prices = map[string]catalog.Prices{catalog.OnDemand: g.Prices[catalog.OnDemand], catalog.Spot: spot}
 			p.catalogue = fixed{catalogue, &g}
 			p.version.Add(1)
-			p.InstanceTypes(nc.Name)
+			_, _ = p.InstanceTypes(nc.Name)
 		}
 	})
 	b.Run("allAnew", func(b *testing.B) {
@@ -100,7 +100,7 @@ func BenchmarkInstanceTypes(b *testing.B) {
 			p.catalogue = fixed{catalogue, &g}
 			p.version.Add(1)
 			p.classes.get(nc.Name).offers.now.Store(nil)
-			p.InstanceTypes(nc.Name)
+			_, _ = p.InstanceTypes(nc.Name)
 		}
 	})
 }

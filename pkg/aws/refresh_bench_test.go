@@ -202,7 +202,7 @@ func BenchmarkRefresh(b *testing.B) {
 	forget := func() {
 		p.catalogue = catalog.NewCache(catalog.Config{}, clock.RealClock{}, nil, nil, func() {})
 		p.bump()
-		p.InstanceTypes(nc.Name)
+		_, _ = p.InstanceTypes(nc.Name)
 	}
 	read() // recorded now
 

@@ -38,7 +38,7 @@ func (w *world) fullNode(n int) (string, []*corev1.Pod) {
 // asked requests replacement capacity until a try has been made and the world looks as wanted.
 func (w *world) asked(node string, pods []*corev1.Pod, what string, ok func() bool) (ready bool, why error) {
 	w.t.Helper()
-	w.parts.Replacements.Replace(node, pods, nil)
+	_, _ = w.parts.Replacements.Replace(node, pods, nil)
 	w.until(what, ok)
 	return w.parts.Replacements.Replace(node, pods, nil)
 }
@@ -130,7 +130,7 @@ func TestRoomThatIsSoonGone(t *testing.T) {
 	w.build()
 	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
-	w.parts.Replacements.Replace(old, pods, []string{"brief", old})
+	_, _ = w.parts.Replacements.Replace(old, pods, []string{"brief", old})
 	w.parts.plans.Relocation.Relocate(t.Context())
 	if ready, why := w.parts.Replacements.Replace(old, pods, []string{"brief", old}); !ready {
 		t.Errorf("not ready: %v", why)
@@ -189,7 +189,7 @@ func TestNothingIsPlannedWhileDraining(t *testing.T) {
 	w.build()
 	old, pods := w.fullNode(2)
 	w.reservations.Fence(old)
-	w.parts.Replacements.Replace(old, pods, nil)
+	_, _ = w.parts.Replacements.Replace(old, pods, nil)
 	w.parts.plans.Relocation.Relocate(t.Context())
 	w.until("a node", func() bool { return len(w.nodes) == 2 })
 	w.parts.Replacements.Keep(old)

@@ -236,7 +236,7 @@ func TestReplacementIsHeld(t *testing.T) {
 	w, _ := guarded(t, spending.Config{})
 	node, pods := w.fullNode(2)
 	w.opens(badImage, broken)
-	w.parts.Replacements.Replace(node, pods, nil)
+	_, _ = w.parts.Replacements.Replace(node, pods, nil)
 	w.parts.plans.Relocation.Relocate(t.Context())
 	w.settled()
 	if got := w.bought(); len(got) != 0 {

@@ -15,7 +15,7 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 	leave := func(w *world, pod *corev1.Pod, class *capacity.Class) {
 		w.reservations.SubmitLater(capacity.RefOf(pod), class)
 	}
-	assume := func(w *world, pod *corev1.Pod, _ *capacity.Class) { w.reservations.Assume(pod.UID, "old", false) }
+	assume := func(w *world, pod *corev1.Pod, _ *capacity.Class) { _ = w.reservations.Assume(pod.UID, "old", false) }
 	for name, tt := range map[string]struct {
 		steps []func(*world, *corev1.Pod, *capacity.Class)
 		want  int

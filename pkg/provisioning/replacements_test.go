@@ -22,7 +22,7 @@ func bound(n int) []*corev1.Pod {
 // A node that is drained, or that stays, is not remembered.
 func TestForgottenReplacementsLeaveNothing(t *testing.T) {
 	r := newWorld().replacements()
-	r.Replace("old", bound(2), nil)
+	_, _ = r.Replace("old", bound(2), nil)
 	if len(r.movesDue()) != 1 {
 		t.Error("no capacity is planned for its pods")
 	}

@@ -93,7 +93,7 @@ func TestGroupIsPlannedAnewWhenItsLastNodeFails(t *testing.T) {
 // A Fence that was refused leaves nothing behind that a later plan would wait for.
 func TestRefusedFenceLeavesNothing(t *testing.T) {
 	l, now := New(), time.Unix(0, 0)
-	l.Assume("other", "n", false)
+	_ = l.Assume("other", "n", false)
 	if l.Fence("n") {
 		t.Fatal("fenced a node to which a pod is on its way")
 	}
@@ -108,7 +108,7 @@ func TestRefusedFenceLeavesNothing(t *testing.T) {
 		t.Errorf("the pod waits: %s", why)
 	}
 	l.Pin("p")
-	l.Assume("p", "n", false)
+	_ = l.Assume("p", "n", false)
 	l.Settled("p", "n")
 	if !l.Empty() {
 		t.Errorf("a node is remembered after its last promise was kept:\n%s", l)
@@ -138,7 +138,7 @@ func TestNodesThatTakePodsAndNeverComeBackOff(t *testing.T) {
 		l.Named(claim, name, "")
 		l.Cached(name, NodeStatus{Managed: true}, now)
 		l.Pin(pod.UID)
-		l.Assume(pod.UID, name, false)
+		_ = l.Assume(pod.UID, name, false)
 		l.Settled(pod.UID, name)
 		now = now.Add(10 * time.Second)
 		l.Tick(now)

@@ -18,10 +18,10 @@ func TestRejectedBesideOthers(t *testing.T) {
 		l.Named("c1", "n1", "")
 		l.Cached("n1", NodeStatus{Managed: true}, now)
 		if others {
-			l.Assume("urgent", "n1", false)
+			_ = l.Assume("urgent", "n1", false)
 			l.Settled("urgent", "n1")
 		}
-		l.Assume("daemon", "n1", true)
+		_ = l.Assume("daemon", "n1", true)
 		l.Pin("a")
 		l.Submit(capacity.PodRef{UID: "a"}, c, now)
 		got := l.TakeRejected()

@@ -28,7 +28,7 @@ func TestPodsKeptApart(t *testing.T) {
 	for name, end := range map[string]func(l *Ledger){
 		"the planned pod is bound": func(l *Ledger) {
 			l.Pin("q")
-			l.Assume("q", "n", false)
+			_ = l.Assume("q", "n", false)
 			l.Settled("q", "n")
 		},
 		"the node goes": func(l *Ledger) { l.Uncached("n", "id", epoch) },
@@ -84,7 +84,7 @@ func TestPodsThatCannotBePlannedForComeBack(t *testing.T) {
 		"the planned pods are bound, the node is watched": {func(l *Ledger) {
 			for _, uid := range []types.UID{"q", "r"} {
 				l.Pin(uid)
-				l.Assume(uid, "n", false)
+				_ = l.Assume(uid, "n", false)
 				l.Settled(uid, "n")
 			}
 			l.Tick(epoch)

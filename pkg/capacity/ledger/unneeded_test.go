@@ -18,16 +18,16 @@ func TestMachinesOfAGangThatFellThrough(t *testing.T) {
 		{"nobody wants it", func(*Ledger, *capacity.Class, time.Time) {}, []string{"c1"}},
 		{"a pod was bound there", func(l *Ledger, _ *capacity.Class, _ time.Time) {
 			l.Named("c1", "n1", "")
-			l.Assume("stranger", "n1", false)
+			_ = l.Assume("stranger", "n1", false)
 			l.Settled("stranger", "n1")
 		}, nil},
 		{"a pod is on its way there", func(l *Ledger, _ *capacity.Class, _ time.Time) {
 			l.Named("c1", "n1", "")
-			l.Assume("stranger", "n1", false)
+			_ = l.Assume("stranger", "n1", false)
 		}, nil},
 		{"one was, and came to nothing", func(l *Ledger, _ *capacity.Class, now time.Time) {
 			l.Named("c1", "n1", "")
-			l.Assume("stranger", "n1", false)
+			_ = l.Assume("stranger", "n1", false)
 			l.Unassume("stranger", "n1", now)
 		}, []string{"c1"}},
 		{"its kubelet has come", func(l *Ledger, _ *capacity.Class, now time.Time) {
