@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -38,5 +39,38 @@ func TestGangOnANewImage(t *testing.T) {
 	w.plans()
 	if got := w.bought(); len(got) != 10 {
 		t.Errorf("bought %d, want 10; told %q", len(got), w.notes[:min(3, len(w.notes))])
+	}
+}
+
+// recording remembers for how many pods it was asked.
+type recording struct {
+	plain
+	asked *[]int
+}
+
+func (r recording) Plan(v *capacity.View, o capacity.Options) *capacity.Plan {
+	n := 0
+	for _, d := range v.Demand {
+		n += len(d.Pods)
+	}
+	*r.asked = append(*r.asked, n)
+	return r.plain.Plan(v, o)
+}
+
+// The nodes that the guard leaves of a plan were planned and verified together with the others, so that spreads may not allow their pods
+// without them: what is bought is a plan of its own.
+func TestWhatTheGuardLeavesIsPlannedAnew(t *testing.T) {
+	w, _ := guarded(t, spending.Config{NewImageNodes: 2})
+	var asked []int
+	w.planner = recording{asked: &asked}
+	w.overlay = func(it *capacity.InstanceType) *capacity.InstanceType {
+		own := *it
+		own.Image = "ami-new"
+		return &own
+	}
+	w.submit(40) // ten large ones
+	w.plans()
+	if got := w.bought(); len(got) != 2 || !slices.Contains(asked, 8) {
+		t.Errorf("bought %d nodes after plans for %v pods; want 2, and a plan for the 8 pods on them", len(got), asked)
 	}
 }

@@ -95,19 +95,18 @@ func (r *Rounds) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, e
 	return &v.View, plan, nil
 }
 
-// affordable returns the plan, or a new plan for fewer pods if the spending guard would remove nodes that hold members of a bind group.
-// Removing such nodes would remove the group's other members too, again in each round, and nothing would ever be bought for any of them.
+// affordable returns the plan, or a new plan for fewer pods if the spending guard would remove some of its nodes. What would be left of the
+// first has not been verified without them: pods may be spread over zones together with pods that are no longer placed, and their own node
+// would refuse them. Of a bind group, removing one node removes all members, again in each round, and nothing would ever be bought for them.
 func (r *Rounds) affordable(ctx context.Context, v *View, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[pending.Group]*Gang) (*View, *capacity.Plan) {
 	out := r.purchases.Preview(&Proposal{Plan: plan})
 	why := map[types.UID]capacity.Removal{}
-	grouped := false
 	for _, pl := range plan.Placements {
 		if reason, ok := out[pl.Node]; ok {
 			why[pl.Pod.UID] = reason
-			grouped = grouped || pl.Group != 0
 		}
 	}
-	if !grouped || len(out) == len(plan.Nodes) {
+	if len(why) == 0 || len(out) == len(plan.Nodes) {
 		return v, plan
 	}
 	var left []ledger.Waiting
