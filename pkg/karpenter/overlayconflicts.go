@@ -17,9 +17,8 @@ type says struct {
 }
 
 // conflict returns why overlay i can't be applied to a group: another overlay of the same weight sets the same price or resource.
-func (v *Overlays) conflict(g *group, i int, said map[*capacity.InstanceType]*says) string {
+func (v *Overlays) conflict(g *group, i int, said map[*capacity.InstanceType]*says) (err error) {
 	o := v.sorted[i]
-	why := ""
 	v.each(g, i, func(t *capacity.InstanceType, h *hit) bool {
 		own := said[t]
 		if own == nil {
@@ -27,19 +26,19 @@ func (v *Overlays) conflict(g *group, i int, said map[*capacity.InstanceType]*sa
 		}
 		for j, is := range h.offers {
 			if at := own.prices[j]; is && o.price != nil && at >= 0 && v.sorted[at].weight == o.weight {
-				why = fmt.Sprintf("conflicts with NodeOverlay %s, which has the same weight, over the price of %s in pool %s", v.sorted[at].name, t.Name, g.pools[0])
+				err = fmt.Errorf("conflicts with NodeOverlay %s, which has the same weight, over the price of %s in pool %s", v.sorted[at].name, t.Name, g.pools[0])
 				return false
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(o.extra)) {
 			if at, is := own.extra[name]; is && v.sorted[at].weight == o.weight {
-				why = fmt.Sprintf("conflicts with NodeOverlay %s, which has the same weight, over %s of %s in pool %s", v.sorted[at].name, name, t.Name, g.pools[0])
+				err = fmt.Errorf("conflicts with NodeOverlay %s, which has the same weight, over %s of %s in pool %s", v.sorted[at].name, name, t.Name, g.pools[0])
 				return false
 			}
 		}
 		return true
 	})
-	return why
+	return err
 }
 
 // claim records that overlay i sets prices and resources of a group's types.

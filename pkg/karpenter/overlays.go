@@ -189,8 +189,8 @@ func (v *Overlays) decide() (refused map[string]string) {
 	}
 	for i, o := range v.sorted {
 		for _, g := range groups {
-			if why := v.conflict(g, i, said[g]); why != "" {
-				refused[o.name], out[i] = why, true
+			if err := v.conflict(g, i, said[g]); err != nil {
+				refused[o.name], out[i] = err.Error(), true
 				break
 			}
 		}

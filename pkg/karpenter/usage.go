@@ -90,17 +90,17 @@ func (u *Usage) Has(pool string) capacity.Resources {
 	return nil
 }
 
-// Over describes the limit that one more claim would exceed, or returns "".
-func (u *Usage) Over(limits capacity.Resources, c *capacity.Claim) string {
+// Over returns which limit one more claim would exceed, as a capacity.ErrOverLimit; nil: none.
+func (u *Usage) Over(limits capacity.Resources, c *capacity.Claim) error {
 	used := u.Takes(c.Pool)
 	asks := c.Takes()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		if asks[name] > 0 && used[name]+asks[name] > limits[name] {
 			amount := func(v int64) string { q := capacity.Resources{name: v}.List()[name]; return q.String() }
-			return fmt.Sprintf("limit of %s %s reached: %s left, up to %s needed", name, amount(limits[name]), amount(max(0, limits[name]-used[name])), amount(asks[name]))
+			return fmt.Errorf("%w: limit of %s %s reached: %s left, up to %s needed", capacity.ErrOverLimit, name, amount(limits[name]), amount(max(0, limits[name]-used[name])), amount(asks[name]))
 		}
 	}
-	return ""
+	return nil
 }
 
 // Counts reports whether a claim is counted, and whether it is only reserved.

@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -233,20 +234,22 @@ func (s *standalone) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason
 	if room, over := s.purchases.Headroom(); room == 0 {
 		return nil, incompatible, over, true
 	}
-	n, why, again = planner.Resolve(pool, c.Requests, nil, s.options)
-	if n != nil {
+	n, err = planner.Resolve(pool, c.Requests, nil, s.options)
+	if err == nil {
 		return n, "", "", false
 	}
+	none := &planner.Unavailable{}
+	again = errors.As(err, &none) && none.Retryable
 	// Find the cause: unavailable offerings, the requests, or the requirements?
 	all := *pool
 	all.Types = allAvailable(pool.Types)
-	if some, _, _ := planner.Resolve(&all, c.Requests, nil, s.options); some != nil {
-		return nil, incompatible, "all matching offerings are unavailable now: " + why, true
+	if _, without := planner.Resolve(&all, c.Requests, nil, s.options); without == nil {
+		return nil, incompatible, "all matching offerings are unavailable now: " + err.Error(), true
 	}
-	if some, _, _ := planner.Resolve(&all, nil, nil, s.options); some != nil {
-		return nil, incompatible, "spec.resources.requests: " + why, again
+	if _, without := planner.Resolve(&all, nil, nil, s.options); without == nil {
+		return nil, incompatible, "spec.resources.requests: " + err.Error(), again
 	}
-	return nil, incompatible, "spec.requirements: " + why, again
+	return nil, incompatible, "spec.requirements: " + err.Error(), again
 }
 
 // allAvailable returns the types as if all of their offerings were available.

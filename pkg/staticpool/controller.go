@@ -179,10 +179,10 @@ func (s *Controller) grow(ctx context.Context, p *capacity.Pool, n int64) {
 	if p.Unready != "" || !s.mayGrow(p.Name) {
 		return // the pool's conditions or events say why
 	}
-	node, why, _ := planner.Resolve(p, nil, s.daemons(), s.options)
-	if node == nil {
+	node, err := planner.Resolve(p, nil, s.daemons(), s.options)
+	if err != nil {
 		s.state.recordFailure(p.Name)
-		s.state.shortage(p.Name, why)
+		s.state.shortage(p.Name, err.Error())
 		return
 	}
 	room, over := s.headroom()

@@ -8,10 +8,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
+// Unavailable says why a pool has no offering for a node. Retryable: the reason may pass by itself.
+type Unavailable struct {
+	Why       string
+	Retryable bool
+}
+
+func (u *Unavailable) Error() string { return u.Why }
+
 // Resolve chooses the offerings for a node that is not bought for pods: those of the pool that hold requests and the daemons' pods,
 // chosen as in a plan: cheapest first, of one capacity type, at most MaxFleetTypes types, minValues kept. Limits are ignored. If there
-// are none, why is the reason, and retry reports whether it may pass by itself.
-func Resolve(p *capacity.Pool, requests capacity.Resources, daemons []*capacity.DaemonSet, opts capacity.Options) (n *capacity.PlannedNode, why string, retry bool) {
+// are none, the error is an *Unavailable.
+func Resolve(p *capacity.Pool, requests capacity.Resources, daemons []*capacity.DaemonSet, opts capacity.Options) (*capacity.PlannedNode, error) {
 	own := *p
 	own.Limits, own.Schedulers, own.Replicas = nil, nil, nil
 	class := &capacity.Class{Key: "order", Pod: &corev1.Pod{}, Requests: requests.Clone(),
@@ -22,15 +30,16 @@ func Resolve(p *capacity.Pool, requests capacity.Resources, daemons []*capacity.
 	opts.Effort, opts.Forbidden = 0, nil
 	plan := Decide(&capacity.View{Pools: []*capacity.Pool{&own}, Demand: []capacity.Demand{{Class: class, Pods: []capacity.PodRef{{UID: "order"}}}}, DaemonSets: daemons}, opts)
 	if len(plan.Nodes) == 0 {
+		none := &Unavailable{}
 		for _, r := range plan.Refused {
-			why, retry = strings.TrimPrefix(r.Message, p.Name+": "), r.Retryable
+			none.Why, none.Retryable = strings.TrimPrefix(r.Message, p.Name+": "), r.Retryable
 		}
-		return nil, why, retry
+		return nil, none
 	}
-	n = plan.Nodes[0]
+	n := plan.Nodes[0]
 	n.Pool, n.Requests = p, requests.Clone()
 	for _, d := range n.Daemons {
 		n.Requests.Add(d.Class.Requests, 1)
 	}
-	return n, "", false
+	return n, nil
 }

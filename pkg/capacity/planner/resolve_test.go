@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -59,9 +60,11 @@ func TestResolve(t *testing.T) {
 			if tt.pool != nil {
 				tt.pool(p)
 			}
-			n, why, retry := Resolve(p, tt.requests, tt.daemons, capacity.Options{})
-			if why != tt.why || retry != tt.retry || (n == nil) != (tt.first == "") {
-				t.Fatalf("node %v, %q, retry %v; want %q, %v", n != nil, why, retry, tt.why, tt.retry)
+			n, err := Resolve(p, tt.requests, tt.daemons, capacity.Options{})
+			got := &Unavailable{}
+			errors.As(err, &got)
+			if (err != nil) != (tt.first == "") || (n == nil) != (err != nil) || *got != (Unavailable{tt.why, tt.retry}) {
+				t.Fatalf("node %v, error %v, %+v; want %q, %v", n != nil, err, *got, tt.why, tt.retry)
 			}
 			if n == nil {
 				return
@@ -78,8 +81,8 @@ func TestResolve(t *testing.T) {
 				}
 			}
 			o := n.Offers[0]
-			if got := fmt.Sprint(o.Type.Name, " ", o.Offer.Zone, " ", o.Offer.CapacityType); got != tt.first || len(types) != tt.types {
-				t.Errorf("%s first of %d types, want %s of %d", got, len(types), tt.first, tt.types)
+			if first := fmt.Sprint(o.Type.Name, " ", o.Offer.Zone, " ", o.Offer.CapacityType); first != tt.first || len(types) != tt.types {
+				t.Errorf("%s first of %d types, want %s of %d", first, len(types), tt.first, tt.types)
 			}
 			for k, v := range tt.labels {
 				if n.Labels[k] != v {
@@ -110,9 +113,9 @@ func TestResolveKeepsToSixtyTypes(t *testing.T) {
 	for i := range 90 {
 		p.Types = append(p.Types, testType(fmt.Sprintf("f%d.x", i), "amd64", 4, 8, float64(90-i)))
 	}
-	n, why, _ := Resolve(p, capacity.Resources{"cpu": 1000}, nil, capacity.Options{})
-	if n == nil {
-		t.Fatal(why)
+	n, err := Resolve(p, capacity.Resources{"cpu": 1000}, nil, capacity.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
 	types := map[string]bool{}
 	for _, o := range n.Offers {

@@ -25,8 +25,8 @@ func (s *Store) reserve(c *capacity.Claim) error {
 	if one == nil {
 		return fmt.Errorf("NodePool %s: %w: there is none", c.Pool, ErrPoolUnusable)
 	}
-	if why := s.used.Over(one.pool.Limits, c); why != "" {
-		return fmt.Errorf("%s: %w: %s", karpenter.NameForUser(one.object), capacity.ErrOverLimit, why)
+	if err := s.used.Over(one.pool.Limits, c); err != nil {
+		return fmt.Errorf("%s: %w", karpenter.NameForUser(one.object), err)
 	}
 	s.used.Set(c, true)
 	return nil
