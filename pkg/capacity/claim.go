@@ -146,9 +146,19 @@ type LaunchBatch struct {
 	Requests Resources `json:"-"`
 }
 
+// LaunchedBy reports whether the claim's record says that the launch batch's call launches its instance.
+func (c *Claim) LaunchedBy(w *LaunchBatch) bool {
+	return c.LaunchBatch != nil && c.LaunchBatch.Token == w.Token
+}
+
 // LaunchTimeout is how long a launch is retried before its claims are given up, as in Karpenter. Claims that are never launched, and
 // instances that the cloud doesn't show, have the same time.
 const LaunchTimeout = 5 * time.Minute
+
+// LaunchGrace is for how long a cloud may answer that it doesn't know an instance (ErrInstanceNotFound), although it has launched it: to a
+// lookup and to a termination alike. One such answer never means that an instance is gone. Whatever has to end it asks again until the cloud
+// knows it, or has not known it for so long.
+const LaunchGrace = 2 * time.Minute
 
 // Purpose is what a launch batch is for.
 type Purpose string
@@ -253,7 +263,7 @@ var (
 	// attempt prepares another request.
 	ErrRequestStale = errors.New("recorded request is stale")
 	// ErrInstanceNotFound: the cloud does not know the instance. Soon after a launch that may be eventual consistency, not the instance's
-	// end.
+	// end (LaunchGrace).
 	ErrInstanceNotFound = errors.New("instance not found")
 	// ErrOverLimit: the claim would exceed one of its pool's limits.
 	ErrOverLimit = errors.New("over the pool's limit")

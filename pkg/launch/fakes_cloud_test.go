@@ -152,6 +152,12 @@ func (w *world) TagClaim(context.Context, string, string, string) error { return
 func (w *world) Terminate(_ context.Context, id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.call("Terminate"); err != nil {
+		return err
+	}
+	if i, ok := w.instances[id]; ok && time.Since(i.LaunchedAt) < w.lag {
+		return fmt.Errorf("terminating %s: %w", id, capacity.ErrInstanceNotFound)
+	}
 	delete(w.instances, id)
 	return w.after("Terminate")
 }

@@ -325,19 +325,31 @@ func (b *batchLauncher) left(w *batch, exhausted map[capacity.OfferKey]bool) []c
 	return slices.DeleteFunc(slices.Clone(w.offers), func(o capacity.NodeOffer) bool { return exhausted[o.Key()] || !available[o.Key()] })
 }
 
-// end terminates an instance that no claim owns. If that fails, garbage collection will find it. It is left to garbage collection, too, if
-// its kubelet has already registered: pods may run there, and have to be evicted first.
+// end terminates an instance that no claim owns, and repeats that while the cloud doesn't know the instance yet or doesn't answer: until
+// garbage collection finds the instance its kubelet may register, and then it has to be drained. It is left to garbage collection after
+// capacity.LaunchGrace, or if its kubelet has registered: pods may run there, and have to be evicted first.
 func (f *finisher) end(ctx context.Context, inst capacity.Instance) {
-	id := inst.ID
-	if nodes := f.tracker.states.ofMachine(inst.ProviderID); len(nodes) > 0 {
-		for _, node := range nodes {
-			f.tracker.Close(node, inst.ProviderID) // keep further pods off until then
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "instance", inst.ID)
+	started := f.calls.clock.Now()
+	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
+		if nodes := f.tracker.states.ofMachine(inst.ProviderID); len(nodes) > 0 {
+			for _, node := range nodes {
+				f.tracker.Close(node, inst.ProviderID) // keep further pods off until then
+			}
+			logger.Info("An instance that no claim owns has a Node; it is terminated once that is drained", "nodes", nodes)
+			return
 		}
-		klog.FromContext(ctx).Info("An instance that no claim owns has a Node; it is terminated once that is drained", "instance", id, "nodes", nodes)
-		return
-	}
-	if err := f.cloud.Terminate(ctx, id); err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
-		klog.FromContext(ctx).Error(err, "Could not terminate an instance that no claim owns; garbage collection will retry", "instance", id)
+		err := f.cloud.Terminate(ctx, inst.ID)
+		if err == nil {
+			return
+		}
+		if f.calls.clock.Since(started) > capacity.LaunchGrace {
+			logger.Error(err, "Could not terminate an instance that no claim owns; garbage collection will retry")
+			return
+		}
+		if !f.calls.sleep(ctx, wait) {
+			return
+		}
 	}
 }
 

@@ -376,7 +376,7 @@ func (r *resumption) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]c
 func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	var left []*capacity.Claim
 	for _, c := range missing {
-		if c.LaunchBatch == nil || c.LaunchBatch.Token != rec.Token {
+		if !c.LaunchedBy(rec) {
 			switch err := r.claims.RecordBatch(ctx, c, *rec); {
 			case apierrors.IsNotFound(err):
 				continue
@@ -414,13 +414,19 @@ func (b *batchLauncher) handOut(ctx context.Context, rec *capacity.LaunchBatch, 
 	}
 	for _, inst := range over {
 		klog.FromContext(ctx).Info("Terminating an instance of a launch batch that no claim owns", "token", rec.Token, "instance", inst.ID)
-		b.calls.background(ctx, func() { b.finisher.end(ctx, inst) })
+		b.calls.wg.Go(func() { // it may take minutes, and nothing else that runs in the background must wait for that
+			_ = panics.Catch(ctx, "launch", func() error { // logged by Catch
+				b.finisher.end(ctx, inst)
+				return nil
+			})
+		})
 	}
 	return without
 }
 
-// batchOwners returns the owners of a batch's instances, from its claims as they are now: those waiting here, those being deleted, and
-// those with an instance, now or before. All others have been given up by this process and are about to be deleted.
+// batchOwners returns the owners of a batch's instances, from its claims as they are now: those waiting here, those being deleted on which
+// the batch is recorded, and those with an instance, now or before. All others have been given up by this process and are about to be
+// deleted, or their termination looks for no instance of this batch.
 func (b *batchLauncher) batchOwners(rec *capacity.LaunchBatch, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
 	claims := slices.DeleteFunc(slices.Clone(before), func(c *capacity.Claim) bool { return c.ProviderID == "" })
 	here := map[string]*capacity.Claim{}
@@ -429,7 +435,7 @@ func (b *batchLauncher) batchOwners(rec *capacity.LaunchBatch, waiting, before [
 	}
 	for _, name := range rec.Claims {
 		c, now := here[name], b.claims.Current(name)
-		if now != nil && (c == nil && (now.Deleting || now.ProviderID != "") || c != nil && now.UID == c.UID) {
+		if now != nil && (c == nil && (now.Deleting && now.LaunchedBy(rec) || now.ProviderID != "") || c != nil && now.UID == c.UID) {
 			c = now
 		}
 		if c != nil {

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -152,8 +151,8 @@ func (g *garbage) collectInstance(ctx context.Context, inst capacity.Instance) e
 			return g.nodes.remove(ctx, n)
 		}
 	}
-	err := g.cloud.Terminate(ctx, inst.ID)
-	if err != nil && !errors.Is(err, capacity.ErrInstanceNotFound) {
+	// It was listed: "not found" is lag (capacity.LaunchGrace), and the next run tries again.
+	if err := g.cloud.Terminate(ctx, inst.ID); err != nil {
 		return fmt.Errorf("an instance that no NodeClaim owns: %w", err)
 	}
 	collections.Inc()

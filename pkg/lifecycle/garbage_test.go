@@ -272,6 +272,23 @@ func TestCollection(t *testing.T) {
 			t.Error("left running")
 		}
 	})
+	t.Run("one that the cloud lists and doesn't know yet is tried again, and keeps its Node until then", func(t *testing.T) {
+		w := newWorld(t)
+		inst := w.cloud.launch("i-1", "lost")
+		w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{karpv1.NodePoolLabelKey: "default"}},
+			Spec: corev1.NodeSpec{ProviderID: inst.ProviderID}})
+		w.clock.Step(time.Minute)
+		w.cloud.fail["Terminate"] = fmt.Errorf("terminating: %w", capacity.ErrInstanceNotFound)
+		collect(w)
+		if w.running() != "i-1" || w.node("n") == nil {
+			t.Error("its Node was deleted, and its kubelet will create another")
+		}
+		delete(w.cloud.fail, "Terminate")
+		collect(w)
+		if w.running() != "" || w.node("n") != nil {
+			t.Error("left")
+		}
+	})
 	t.Run("with the Node it has", func(t *testing.T) {
 		w := newWorld(t)
 		inst := w.cloud.launch("i-1", "lost")

@@ -59,7 +59,7 @@ func TestLiveness(t *testing.T) {
 				w.createNode(nodeFor(claim, *inst))
 				w.cloud.hidden[inst.ID] = true
 			},
-			after: launchGrace, by: launchGrace + 30*time.Second, reason: reasonInstanceEnded,
+			after: capacity.LaunchGrace, by: capacity.LaunchGrace + 30*time.Second, reason: reasonInstanceEnded,
 		},
 		{
 			name:  "a node that is up is not asked about, whatever the cloud says",

@@ -21,11 +21,10 @@ const (
 	ended
 )
 
-// When "not found" is believed. A new instance may be unknown to parts of EC2 for minutes, and a part that lags may answer at any age, so
-// one answer is never enough. An instance's recorded age comes from an earlier leader's clock: an instance that this leader has never seen
+// When "not found" is believed. A new instance may be unknown to parts of EC2 for minutes (capacity.LaunchGrace), and a part that lags may
+// answer at any age, so one answer is never enough. An instance's recorded age comes from an earlier leader's clock: an instance that this leader has never seen
 // is looked for as long as a launch may take to become visible.
 const (
-	launchGrace = 2 * time.Minute
 	missesToEnd = 3
 	missesSpan  = 10 * time.Second
 	// lookEvery is the time between two lookups of an instance while something depends on the answer, most often whether the instance
@@ -62,7 +61,7 @@ func (s *sighting) see(inst capacity.Instance, found bool, launchedAt, now time.
 	}
 	s.misses++
 	s.verdict = unsure
-	if s.seen && s.misses >= missesToEnd && s.missed >= missesSpan && now.Sub(launchedAt) >= launchGrace || s.missed >= launchGrace {
+	if s.seen && s.misses >= missesToEnd && s.missed >= missesSpan && now.Sub(launchedAt) >= capacity.LaunchGrace || s.missed >= capacity.LaunchGrace {
 		s.verdict = ended
 	}
 	return s.verdict
