@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
@@ -376,7 +377,8 @@ func volumes(s *scene) {
 }
 
 // Ordinary pods are evicted first, then ordinary DaemonSet pods, then critical pods, then critical DaemonSet pods. Static pods stay to
-// the end.
+// the end. A group's pods have ended when their phase says so: kubelets report that before they delete the pod, and a finalizer may keep
+// the object.
 func groups(s *scene) {
 	s.web(1)
 	c := s.machine()
@@ -384,12 +386,13 @@ func groups(s *scene) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: s.name, UID: "ds", Controller: &owned}}
 	}
 	critical := func(p *corev1.Pod) { p.Namespace, p.Spec.PriorityClassName = "kube-system", "system-node-critical" }
+	kept := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/kept"} }
 	static := func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
 	want := []string{}
 	for _, kind := range []struct {
 		name   string
 		change []podOpt
-	}{{"daemon", []podOpt{daemon}}, {"critical", []podOpt{critical}}, {"critical-daemon", []podOpt{critical, daemon}}, {"static", []podOpt{static}}} {
+	}{{"daemon", []podOpt{daemon, kept}}, {"critical", []podOpt{critical}}, {"critical-daemon", []podOpt{critical, daemon}}, {"static", []podOpt{static}}} {
 		name := s.name + "-" + kind.name
 		s.pods(name, 1, "10m", "16Mi", append(kind.change, func(p *corev1.Pod) { p.Spec.NodeName = c.Status.NodeName })...)
 		s.until(name+" to run", func() (bool, string) {
@@ -407,22 +410,23 @@ func groups(s *scene) {
 	}
 	s.delete(s.node(c))
 	s.over(c)
+	s.patch(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}, want[0], `{"metadata":{"finalizers":null}}`)
 	events, err := recording.Events(s.ctx)
 	if err != nil {
 		s.Fatal(err)
 	}
 	var order []string
-	gone := map[string]bool{}
+	ended := map[string]bool{}
 	for _, ev := range events {
 		p := ev.Object.(*corev1.Pod)
 		switch {
 		case !slices.Contains(want, p.Name):
-		case ev.Type == watch.Deleted:
-			gone[p.Name] = true
+		case ev.Type == watch.Deleted || objects.Ended(p):
+			ended[p.Name] = true
 		case p.DeletionTimestamp != nil && !slices.Contains(order, p.Name):
 			for _, before := range order {
-				if !gone[before] {
-					s.Errorf("pod %s was told to end before %s was gone", p.Name, before)
+				if !ended[before] {
+					s.Errorf("pod %s was told to end before %s had ended", p.Name, before)
 				}
 			}
 			order = append(order, p.Name)
