@@ -2,7 +2,11 @@ package launch
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
@@ -25,12 +29,13 @@ func (w *world) late() {
 func TestLaunchThatTheCacheDoesNotShowIsResumed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		call string // breaks while the last leader leads
+		call string // breaks while the last leader leads; empty: it creates the Node, which isn't initialized
 		deaf bool   // the API server doesn't answer at first
 	}{
 		{name: "the call is recorded", call: "Launch"},
 		{name: "the instance is recorded", call: "Describe"},
 		{name: "the API server answers later", call: "Describe", deaf: true},
+		{name: "the Node exists and isn't initialized"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -38,9 +43,14 @@ func TestLaunchThatTheCacheDoesNotShowIsResumed(t *testing.T) {
 			w.broken[tt.call] = errors.New("timeout")
 			w.run()
 			w.submit(1)
-			w.until("the call", func() bool { return w.calls[tt.call] > 0 })
+			if tt.call == "" {
+				w.exactly(1)
+			} else {
+				w.until("the call", func() bool { return w.calls[tt.call] > 0 })
+			}
 			w.stop()
 			clear(w.broken)
+			clear(w.bound)
 			w.late()
 			if tt.deaf {
 				w.broken["Drop"] = errors.New("timeout")
@@ -82,4 +92,94 @@ func TestKeptClaimIsInTheLedger(t *testing.T) {
 			t.Error("the ledger doesn't have the node that is in flight")
 		}
 	})
+}
+
+// mend ends the failures of calls.
+func (w *world) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.broken)
+}
+
+// The API server has no answer about claims of the last leader for longer than plans wait. Then they are not forgotten: one that was not
+// launched is deleted, and one that was is taken over by the planner, with the capacity that DaemonSets need there.
+func TestClaimsWithoutAnswerAreAskedAboutLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.claims["a"] = &capacity.Claim{Name: "a", UID: "a", Pool: "pool"}
+		w.claims["b"] = &capacity.Claim{Name: "b", UID: "b", Pool: "pool"}
+		w.stored = map[string]*capacity.Claim{"a": {Name: "a", UID: "a", Pool: "pool", Launched: true, ProviderID: "aws:///z/i-a"}}
+		w.broken["Drop"] = errors.New("timeout")
+		w.run()
+		defer w.stop()
+		pass(time.Minute)
+		w.submit(1)
+		pass(time.Second)
+		if _, instances, _ := w.count(); instances != 1 {
+			t.Errorf("%d instances: plans wait for the API server's answer", instances)
+		}
+		w.mend()
+		pass(maxRetry + time.Second)
+		if w.Claim("b") != nil {
+			t.Error("the claim that was not launched is still there")
+		}
+		w.reservations.Read(func(l ledger.Reader) {
+			if !l.Has("a") {
+				t.Error("the ledger doesn't have the node in flight")
+			}
+		})
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.calls["Describe"] == 0 {
+			t.Error("its instance is not looked at")
+		}
+		if n := len(w.parts.recovery.unanswered.names()); n > 0 {
+			t.Errorf("%d claims are still asked about", n)
+		}
+	})
+}
+
+// The last leader has launched two claims with one call, and its record is seen of one of them only, later or at once. Nothing is done with
+// the batch before it is known of the other: the call's repetition returns its instance, too.
+func TestLaunchBatchWaitsForTheAnswersAboutAllItsClaims(t *testing.T) {
+	for name, both := range map[string]bool{"one is answered about at once": false, "both are not": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.lost["Launch"] = 1 << 30
+				w.run()
+				w.submit(8)
+				pass(time.Second)
+				w.stop()
+				w.mu.Lock()
+				names := slices.Sorted(maps.Keys(w.claims))
+				clear(w.lost)
+				w.broken["Drop "+names[1]] = errors.New("timeout")
+				if both {
+					w.broken["Drop "+names[0]] = errors.New("timeout")
+				}
+				w.mu.Unlock()
+				w.late()
+				w.run()
+				defer w.stop()
+				pass(time.Minute)
+				w.mu.Lock()
+				delete(w.broken, "Drop "+names[0])
+				w.mu.Unlock()
+				pass(time.Minute)
+				w.mend()
+				pass(time.Minute)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				for i, id := range []string{"i-0001", "i-0002"} {
+					if c := w.claims[names[i]]; c == nil || capacity.InstanceID(c.ProviderID) != id {
+						t.Errorf("claim %+v, want one with instance %s", c, id)
+					}
+				}
+				if n := w.calls["Terminate"]; n > 0 {
+					t.Errorf("%d instances were terminated", n)
+				}
+			})
+		})
+	}
 }

@@ -184,7 +184,8 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 			Each: c.calls.each, Paused: paused})
 	}
 	c.recovery = &recovery{claims: c.claims, reservations: p.Reservations, restorer: c.restorer, resumption: c.resumption, spending: p.Spending,
-		daemonCapacity: c.demand.Daemons, orders: c.orders, requesters: by, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
+		daemonCapacity: c.demand.Daemons, orders: c.orders, requesters: by, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls,
+		unanswered: &unanswered{open: map[string]bool{}}}
 	c.standalone = &standalone{orders: c.orders, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, purchases: c.purchases, committer: c.committer,
 		finisher: c.finisher, cleanup: c.cleanup, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
 	c.staticPools = staticpool.New(staticpool.Parts{State: c.statics, Claims: c.claims, Daemons: p.Daemons, Nodes: c.snapshot.nodes, Judge: p.Judge,

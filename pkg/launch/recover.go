@@ -35,6 +35,7 @@ type recovery struct {
 	cleanup        *cleanup
 	ownership      *Ownership
 	calls          *calls
+	unanswered     *unanswered
 }
 
 // restorer puts the nodes and reservations that claims record back into the ledger.
@@ -77,8 +78,9 @@ type left struct {
 //     are restored.
 //
 // The cache may be behind the last leader's writes: a claim that is not deleted, because the API server knows of its launch, is resumed as
-// the API server has it. Nothing is launched that was launched before, and nothing is planned before recover returns. done is called when
-// the ledger has the reservations that the cache shows.
+// the API server has it. Nothing is launched that was launched before, and nothing is planned before recover returns, unless the API server
+// has no answer about a claim for a while: then it is asked again beside the plans (drop). done is called when the ledger has the
+// reservations that the cache shows.
 func (r *recovery) recover(ctx context.Context, done func()) {
 	claims := r.claims.Claims()
 	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return cmp.Compare(a.Name, b.Name) })
@@ -152,33 +154,6 @@ func (r *recovery) restore(ctx context.Context, claims []*capacity.Claim) left {
 	}
 	out.promises = len(restored)
 	return out
-}
-
-// drop deletes claims of which no launch is recorded, and returns those whose launch the API server knows, as it has them. A claim that can
-// neither be read nor deleted for a while stays, and ends if nothing comes of it.
-func (r *recovery) drop(ctx context.Context, claims []*capacity.Claim) []*capacity.Claim {
-	kept := make([]*capacity.Claim, len(claims))
-	started := r.calls.clock.Now()
-	r.calls.each(ctx, len(claims), func(i int) {
-		logger := klog.LoggerWithValues(klog.FromContext(ctx), "nodeClaim", claims[i].Name)
-		for wait := firstRetry; ; wait *= 2 {
-			err := panics.Catch(ctx, "launch", func() (err error) {
-				kept[i], err = r.cleanup.drop(ctx, claims[i].Name)
-				return err
-			})
-			switch {
-			case err == nil && kept[i] != nil:
-				logger.Info("The last leader launched a claim that seemed not to be launched")
-				return
-			case err == nil:
-				return
-			case r.calls.clock.Since(started) > maxRetry || !r.calls.sleep(ctx, wait):
-				logger.Info("Keeping a claim that seems not to be launched", "err", err)
-				return
-			}
-		}
-	})
-	return slices.DeleteFunc(kept, func(c *capacity.Claim) bool { return c == nil })
 }
 
 // resume finishes nodes and launch batches in the background; all are the claims of the earlier leader.
@@ -447,10 +422,21 @@ func (b *batchLauncher) batchOwners(rec *capacity.LaunchBatch, waiting, before [
 	return capacity.InstanceOwnersOf(claims)
 }
 
-// Readopt takes over what another controller has launched while it owned nodes and claims: nodes in flight that pods may be planned on, so
-// that nothing is bought for them a second time.
+// Readopt takes over what was launched and is not in the ledger, so that nothing is bought for it a second time: claims of the last leader
+// about which the API server has answered late, and what another controller has launched while it owned nodes and claims. Only the planner's
+// goroutine calls it, because no plan may be under way.
 func (r *recovery) Readopt(ctx context.Context) {
-	if r.ownership.Hold() != nil || !r.ownership.wasHeld.Swap(false) {
+	if r.ownership.Hold() != nil {
+		return
+	}
+	if late := r.unanswered.take(); len(late) > 0 {
+		late = slices.DeleteFunc(late, func(c *capacity.Claim) bool { return !r.claims.lives(c) })
+		for _, c := range late {
+			r.spending.Observe(c)
+		}
+		r.resume(ctx, r.restore(ctx, late), r.claims.Claims())
+	}
+	if !r.ownership.wasHeld.Swap(false) {
 		return
 	}
 	claims := slices.DeleteFunc(r.claims.Claims(), func(c *capacity.Claim) (skip bool) {
