@@ -42,10 +42,8 @@ type checker struct {
 	mu         sync.Mutex          // guards cloudEnded and shared, which other goroutines write
 	jumped     time.Duration       // how far clocks have been wrong, in all
 
-	shared   map[string]int           // claims per launch batch token, as recorded
-	together time.Time                // until when a leader may not have seen what another has bound beside it
-	crowded  sets.Set[types.UID]      // Nodes that two leaders have overfilled
-	largest  map[types.UID]amount     // the largest allocatable a Node has had
+	shared   map[string]int // claims per launch batch token, as recorded
+	room     *room
 	alone    map[string]time.Duration // by instance: how long it has had no owner while a leader ran
 	occupied map[string]time.Time     // by node: when it last had pods of its own
 	ended    map[string]string        // by claim: the apparent reason of its deletion
@@ -59,7 +57,7 @@ func newChecker() *checker {
 	return &checker{
 		reader: newReader(), userEnded: sets.New[string](), userClaims: sets.New[string](), userPods: sets.New[types.UID](),
 		cloudEnded: sets.New[string](), made: map[string]int{},
-		shared: map[string]int{}, largest: map[types.UID]amount{}, crowded: sets.New[types.UID](), alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
+		shared: map[string]int{}, room: newRoom(), alone: map[string]time.Duration{}, occupied: map[string]time.Time{}, ended: map[string]string{},
 		spent: newSpent(),
 	}
 }
@@ -109,8 +107,8 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int, lag time.
 	now := time.Now()
 	c.steps++
 	if leaders > 1 {
-		if until := now.Add(2*step + lag); until.After(c.together) {
-			c.together = until // the watches may have been slower in an earlier step
+		if until := now.Add(2*step + lag); until.After(c.room.together) {
+			c.room.together = until // the watches may have been slower in an earlier step
 		}
 	}
 	for _, n := range v.nodes {
@@ -122,7 +120,9 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int, lag time.
 	if c.last != nil {
 		passed = now.Sub(c.at)
 	}
-	errs := []error{c.launches(v), c.owners(v, passed, leaders > 0), c.room(v, now)}
+	nodes, err := c.room.look(v, now)
+	c.made["room: no node has more pods than it holds"] += nodes
+	errs := []error{c.launches(v), c.owners(v, passed, leaders > 0), err}
 	if c.last != nil {
 		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v), c.plain(v), c.wasted(v, now), c.quiet(v))
 	}
@@ -271,51 +271,6 @@ func (c *checker) protected(v *view) error {
 			continue
 		}
 		return fmt.Errorf("pod %s on node %s asks not to be disrupted and was deleted", was.Name, was.Spec.NodeName)
-	}
-	return nil
-}
-
-type amount struct{ cpu, memory, pods int64 }
-
-// room: no node has more pods than fit on it, or have fit: if a new instance gets the name of one that was terminated, it takes over
-// the Node and its pods, whatever its own size. Two leaders at once may both assign the last free capacity of a node, as two
-// kube-schedulers would, until the events of what the first has bound have reached the second: then the kubelet rejects a pod.
-func (c *checker) room(v *view, now time.Time) error {
-	used := map[string]*amount{}
-	for _, p := range v.pods {
-		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
-			continue
-		}
-		u := used[p.Spec.NodeName]
-		if u == nil {
-			u = &amount{}
-			used[p.Spec.NodeName] = u
-		}
-		u.pods++
-		for i := range p.Spec.Containers {
-			u.cpu += p.Spec.Containers[i].Resources.Requests.Cpu().MilliValue()
-			u.memory += p.Spec.Containers[i].Resources.Requests.Memory().Value()
-		}
-	}
-	c.made["room: no node has more pods than it holds"] += len(used)
-	for name, u := range used {
-		n := v.nodes[name]
-		if n == nil {
-			continue
-		}
-		have := c.largest[n.UID]
-		is := n.Status.Allocatable
-		have = amount{max(have.cpu, is.Cpu().MilliValue()), max(have.memory, is.Memory().Value()), max(have.pods, is.Pods().Value())}
-		c.largest[n.UID] = have
-		switch over := u.cpu > have.cpu || u.memory > have.memory || u.pods > have.pods; {
-		case !over:
-			c.crowded.Delete(n.UID)
-		case c.crowded.Has(n.UID):
-		case !now.After(c.together):
-			c.crowded.Insert(n.UID)
-		default:
-			return fmt.Errorf("node %s has %dm cpu, %d bytes, %d pods on it and room for %dm, %d, %d", name, u.cpu, u.memory, u.pods, have.cpu, have.memory, have.pods)
-		}
 	}
 	return nil
 }

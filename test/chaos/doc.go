@@ -7,7 +7,7 @@
 // it knew.
 //
 // After every step a checker inspects the API objects and the EC2 journal, and nothing else: it shares no code with the product. Its
-// rules are in check.go and endings.go. At the end the faults stop, and everything must be consistent within the settle time.
+// rules are in check.go, room.go and endings.go. At the end the faults stop, and everything must be consistent within the settle time.
 //
 // A seed determines the workload and the plan of faults. It does not determine the order in which goroutines run, so a failing seed
 // may need several runs to fail again.

@@ -164,6 +164,9 @@ func (f *faults) afterKube(p *process, c *kubeapi.Call, err error) *kubeapi.Faul
 	}
 	if kind == 0 {
 		f.injected("API server: answer lost")
+		if named(c) == "create pods/binding" {
+			f.h.check.room.unanswered(c.Body, time.Now().Add(2*step+f.slowest()))
+		}
 		return &kubeapi.Fault{Drop: true}
 	}
 	f.injected("API server: time-out after effect")
