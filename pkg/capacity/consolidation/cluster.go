@@ -50,6 +50,7 @@ type node struct {
 	// disruption is 1 and the disruption costs of pods.
 	disruption float64
 	offer      int // of a new node
+	types      int // see purchase
 	// gone: the plan empties it. closed: it gets no pods.
 	gone, closed bool
 	parent       int32 // of the set of nodes that are one move, see joins.go

@@ -137,8 +137,10 @@ func (c *cluster) overlap(x *Candidate, dollars float64) float64 {
 // planned returns a new node of the plan, with the price of its dearest offering. tight: only those of the lowest price.
 func (p *plan) planned(at int32, ceiling float64, tight bool) (out *capacity.PlannedNode, dearest float64, short string) {
 	m, n := p.c.market, &p.c.nodes[at]
-	flexible := 1
-	if m.spot(n.offer) {
+	flexible := max(n.types, 1)
+	if n.types > 0 {
+		tight = false // the offerings are those that were counted
+	} else if m.spot(n.offer) {
 		flexible = DefaultSpotFlexibility
 		if !n.closed { // it needn't have so many, and its price was that of one
 			ceiling = math.Nextafter(math.Max(n.price, m.price(n.offer)), math.Inf(1))

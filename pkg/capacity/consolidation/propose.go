@@ -48,6 +48,7 @@ func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Option
 	s.plan.r = newReceivers(c, c.receiverOrder())
 	s.emptyForced()
 	s.settle()
+	s.plan.r = newReceivers(c, c.receiverOrder())
 	s.plan.most = s.together(s.now, mostPaying)
 	if len(s.free) == len(s.now) {
 		s.plan.most = s.together(s.now, mostFree)

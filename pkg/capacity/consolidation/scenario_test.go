@@ -1,6 +1,7 @@
 package consolidation
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -207,6 +208,61 @@ func TestSpotNeedsFlexibility(t *testing.T) {
 			if k := w.kept(out, 0); k.Kind != Flexibility || k.Count != 2 || k.Needed != 4 {
 				t.Errorf("kept: %+v", k)
 			}
+		}
+	}
+}
+
+// A new spot node gets as many types as were counted: also where the pool wants more of them than Karpenter, or fewer.
+func TestSpotNodesHaveTheTypesCounted(t *testing.T) {
+	var types []*capacity.InstanceType
+	for i := range 24 {
+		types = append(types, testType(fmt.Sprintf("t%d.2", i), 2, 4, .08+.002*float64(i)))
+	}
+	for _, flexible := range []int{4, 15, 18} {
+		pool := testPool("default", "spot", types)
+		w := newWorld(t, pool).free()
+		p := w.options.Pools["default"]
+		p.SpotFlexibility = flexible
+		w.options.Pools["default"] = p
+		w.node(pool, "t23.2", "a").Price = 5
+		w.put(classOf(t, testPod("x", 500, 1024)), 1)
+		out := w.propose()
+		if len(out.Moves) != 1 || len(out.Moves[0].New) != 1 {
+			t.Fatalf("moves: %+v", out.Moves)
+		}
+		seen := map[string]bool{}
+		for _, o := range out.Moves[0].New[0].Offers {
+			seen[o.Type.Name] = true
+		}
+		if len(seen) != flexible {
+			t.Errorf("a spot node replaces a spot node with %d types, want %d", len(seen), flexible)
+		}
+	}
+}
+
+// A spot node that has to go doesn't wait until enough types are cheaper.
+func TestForcedSpotNodeNeedsNoFlexibility(t *testing.T) {
+	pool := testPool("default", "spot", testTypes()[:2])
+	w := newWorld(t, pool)
+	w.node(pool, "c.2", "a").Forced = Interrupted
+	w.put(classOf(t, testPod("x", 500, 1024)), 1)
+	if out := w.propose(); len(out.Moves) != 1 || len(out.Moves[0].New) != 1 {
+		t.Errorf("moves: %+v, kept: %+v", out.Moves, out.Kept)
+	}
+}
+
+// What is launched for a node that has to go takes no pods of a node that may wait: they would be one move, whatever it costs.
+func TestForcedMovesAreApart(t *testing.T) {
+	pool := onDemand()
+	w := newWorld(t, pool)
+	class := classOf(t, testPod("x", 1000, 1024))
+	w.add(pool, "c.4", class, 3)
+	w.candidates[0].Forced = Drifted
+	w.add(pool, "c.4", class, 1)
+	w.view.Nodes[1].Taints = []corev1.Taint{{Key: "full", Effect: corev1.TaintEffectNoSchedule}}
+	for _, m := range w.propose().Moves {
+		if len(m.Nodes) != 1 {
+			t.Errorf("a move for reason %s empties %q", m.Reason, m.Nodes)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (p *plan) spotPrice(t *trial, b *purchase) (price float64, count, needed in
 	if !onlySpot {
 		return price, 1, 1
 	}
-	b.narrow = true
+	b.types = max(flexible, 1)
 	return price, p.c.market.types(offers), flexible
 }
 

@@ -34,8 +34,8 @@ type purchase struct {
 	offer int
 	pods  []share
 	price float64 // of the dearest offering that it may become
-	// narrow: it is a spot node in place of spot nodes, and its offerings must remain those that were counted.
-	narrow bool
+	// types is, for a spot node in place of spot nodes, of how many types its offerings must be; 0: for others.
+	types int
 }
 
 // plan empties nodes of a cluster, in numbers.
@@ -147,7 +147,7 @@ func (p *plan) buy(t *trial, limit float64) (float64, Kept) {
 	for i := range buys {
 		b := &buys[i]
 		b.price = m.price(b.offer)
-		if m.spot(b.offer) {
+		if m.spot(b.offer) && !math.IsInf(limit, 1) {
 			price, count, needed := p.spotPrice(t, b)
 			if count < needed {
 				return cost, Kept{Kind: Flexibility, Count: count, Needed: needed, Cheapest: cost}
@@ -239,7 +239,7 @@ func (p *plan) commit(t *trial) {
 		b := &t.buys[i]
 		room := p.c.market.sold[b.offer].Room
 		at := int32(len(p.c.nodes))
-		p.c.nodes = append(p.c.nodes, node{price: b.price, free: slices.Clone(room), size: room, disruption: 1, offer: b.offer, closed: b.narrow, parent: at})
+		p.c.nodes = append(p.c.nodes, node{price: b.price, free: slices.Clone(room), size: room, disruption: 1, offer: b.offer, types: b.types, closed: b.types > 0, parent: at})
 		for _, s := range b.pods {
 			p.c.put(at, s.kind, s.n)
 			p.arrive(at, s, sources)
