@@ -11,6 +11,7 @@
 #               or WORLD=7 for one of them, printed step by step; SMALL=1 for those of make test
 # make repack   lets our consolidation and an emulation of Karpenter's repack clusters of 500 to 5,000 nodes that have lost pods
 # make day      lets both consolidate simulated days: cost, evictions, nodes launched, and nodes that were ended too early
+# make peer     lets Karpenter itself consolidate a small cluster, as a check of the emulation; SEED=1, BALANCED=1, MOST_ALLOCATED=1
 # make build    builds bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
 #
 # You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
@@ -29,7 +30,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day peer clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -126,6 +127,12 @@ day:
 	$(say) 'day: 30 days, about ten minutes'
 	@$(STUDY) -tags study ./test/consolidation/day
 	@go run ./test/consolidation day
+
+# Karpenter is built from its own Go module, with the dependencies that it names.
+peer:
+	$(say) 'peer: about eleven minutes, and some more to build Karpenter the first time'
+	@go build -modfile=tools/peer/go.mod -ldflags '-s -w' -o bin/karpenter sigs.k8s.io/karpenter/kwok
+	@go run ./test/peer -seed $(SEED) $(if $(BALANCED),-balanced) $(if $(MOST_ALLOCATED),-most-allocated)
 
 clean:
 	rm -rf bin .demo .tmp
