@@ -130,7 +130,7 @@ day:
 
 # Karpenter is built from its own Go module, with the dependencies that it names.
 peer:
-	$(say) 'peer: about eleven minutes, and some more to build Karpenter the first time'
+	$(say) 'peer: about twelve minutes, and some more to build Karpenter the first time'
 	@go build -modfile=tools/peer/go.mod -ldflags '-s -w' -o bin/karpenter sigs.k8s.io/karpenter/kwok
 	@go run ./test/peer -seed $(SEED) $(if $(BALANCED),-balanced) $(if $(MOST_ALLOCATED),-most-allocated)
 

@@ -10,7 +10,7 @@
 //  1. Karpenter launches nodes for all pods.
 //  2. 40 % of the pods are deleted. A disruption budget of 0 keeps all nodes.
 //  3. The emulation consolidates a copy of this cluster, in different orders of its nodes.
-//  4. Karpenter consolidates the cluster, a tenth of the nodes at a time, until nothing changes any more or nine minutes are over.
+//  4. Karpenter consolidates the cluster, a tenth of the nodes at a time, until nothing changes any more or ten minutes are over.
 //
 // It prints what both have reached, and what it has cost. It judges nothing, and says nothing about our own consolidation.
 package main

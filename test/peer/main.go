@@ -25,7 +25,7 @@ import (
 const (
 	// deadline bounds everything but the builds, atMost Karpenter's consolidation: it may find something to do forever.
 	deadline = 14 * time.Minute
-	atMost   = 9 * time.Minute
+	atMost   = 10 * time.Minute
 	// quiet is after how long without a change Karpenter has done what it can: it looks again every ten seconds, waits another 15 before it
 	// carries a command out, and drops some commands then.
 	quiet = 90 * time.Second

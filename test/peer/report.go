@@ -39,8 +39,8 @@ func (r *report) print(out io.Writer) {
 	if !r.done {
 		end = fmt.Sprintf("was stopped after %.0f minutes, before it was done", atMost.Minutes())
 	}
-	fmt.Fprintf(out, "\nKarpenter %s. %d of its commands launched a replacement. %d candidates were dropped, because their command was no longer valid when it was to be "+
-		"carried out. %d more commands removed empty nodes. Of %d nodes launched, %d were for evicted pods that fitted nowhere.\n", end, k.replacing, k.refused, k.empty, k.launched, k.forPods)
+	fmt.Fprintf(out, "\nKarpenter %s. Commands with a replacement: %d; commands for empty nodes, not counted above: %d; candidates that were dropped before their command "+
+		"was carried out: %d. Nodes launched: %d, of them for evicted pods that fitted nowhere: %d.\n", end, k.replacing, k.empty, k.refused, k.launched, k.forPods)
 	fmt.Fprintf(out, "peer: cost %.3f evictions %.3f commands %.3f\n", k.cost/cost.mean, float64(k.evicted)/evicted.mean, float64(k.commands)/commands.mean)
 }
 
