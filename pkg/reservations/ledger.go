@@ -293,9 +293,12 @@ func (r *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
 	return got
 }
 
-// Apart returns the planned classes that must not share a node with c's pods; see ledger.Apart.
-func (r *Ledger) Apart(c *capacity.Class) (out map[capacity.ClassKey]bool) {
-	r.Read(func(l ledger.Reader) { out = l.Apart(c) })
+// Apart returns the planned classes that must not share a node with the pod, which is of class c; see ledger.Apart. No plan helps a pod that
+// was refused, so it preempts.
+func (r *Ledger) Apart(uid types.UID, c *capacity.Class, preempts bool) (out map[capacity.ClassKey]bool) {
+	r.Read(func(l ledger.Reader) {
+		out = l.Apart(c, preempts || l.Refused(uid) && !l.PlannedSoon(uid, r.Now()))
+	})
 	return out
 }
 

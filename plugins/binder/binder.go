@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
@@ -45,7 +46,7 @@ type Ledger interface {
 	Gated(uid types.UID) bool
 	Pin(uid types.UID) (node, wait string)
 	Watches(node string) bool
-	Apart(c *capacity.Class) map[capacity.ClassKey]bool
+	Apart(uid types.UID, c *capacity.Class, preempts bool) map[capacity.ClassKey]bool
 	Object(node string, ask *ledger.Ask, on ledger.Amounts) error
 	Refused(uid types.UID) bool
 	TurnAway(node string, ref capacity.PodRef, daemon bool)
@@ -136,7 +137,7 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	}
 	c.ask.Class = class
 	if !c.ask.DaemonSet {
-		c.ask.Apart = b.ledger.Apart(class)
+		c.ask.Apart = b.ledger.Apart(pod.UID, class, err != nil || class.Priority >= scheduling.SystemCriticalPriority)
 	}
 	c.unplannable = err != nil
 	c.refused = len(c.ask.Apart) > 0 && b.ledger.Refused(pod.UID)

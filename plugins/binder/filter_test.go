@@ -7,8 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -232,7 +234,44 @@ func TestFilter(t *testing.T) {
 			want:    answer{"Unschedulable", apart},
 		},
 		{
-			name: "a pod of higher priority doesn't ask whose place it takes", pod: pod("stranger", label("a"), priority(10)), on: "node", want: success,
+			name: "a pod of higher priority keeps apart from planned ones as if they were there", pod: pod("stranger", label("a"), priority(10)), on: "node",
+			history: func(w *world) { w.place("node", pod("web", apartFrom("a"), priority(5))) },
+			want:    answer{"Unschedulable", apart},
+		},
+		{
+			name: "a pod of higher priority doesn't ask whose place it takes, once no plan helps it", pod: pod("stranger", label("a"), priority(10)), on: "node",
+			history: func(w *world) {
+				w.place("node", pod("web", apartFrom("a"), priority(5)))
+				w.submit(pod("stranger", label("a"), priority(10)))
+				w.refuse("stranger", "no pool")
+			},
+			want: success,
+		},
+		{
+			name: "a refused pod of the same priority does", pod: pod("stranger", label("a"), priority(5)), on: "node",
+			history: func(w *world) {
+				w.place("node", pod("web", apartFrom("a"), priority(5)))
+				w.submit(pod("stranger", label("a"), priority(5)))
+				w.refuse("stranger", "no pool")
+			},
+			want: answer{"Unschedulable", apart},
+		},
+		{
+			name: "a refused pod that is planned for again soon does", pod: pod("stranger", label("a"), priority(10)), on: "node",
+			history: func(w *world) {
+				w.place("node", pod("web", apartFrom("a"), priority(5)))
+				w.submit(pod("stranger", label("a"), priority(10)))
+				w.refuse("stranger", "the first nodes of a new image are being tried")
+				w.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Await([]types.UID{"stranger"}) })
+			},
+			want: answer{"Unschedulable", apart},
+		},
+		{
+			name: "no plan helps a pod of higher priority that can't be planned for", pod: pod("stranger", label("a"), contradicting, priority(10)), on: "node", want: success,
+			history: func(w *world) { w.place("node", pod("web", apartFrom("a"), priority(5))) },
+		},
+		{
+			name: "a critical pod doesn't wait for a plan", pod: pod("stranger", label("a"), priority(scheduling.SystemCriticalPriority)), on: "node", want: success,
 			history: func(w *world) { w.place("node", pod("web", apartFrom("a"), priority(5))) },
 		},
 		{

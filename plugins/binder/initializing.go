@@ -92,7 +92,7 @@ func (g *InitializingNodes) PreFilter(_ context.Context, state fwk.CycleState, p
 	}
 	c := &cycle{ask: ledger.Ask{UID: pod.UID, Class: class, DaemonSet: objects.OfDaemonSet(pod)}}
 	if !c.ask.DaemonSet {
-		c.ask.Apart = g.binder.ledger.Apart(class)
+		c.ask.Apart = g.binder.ledger.Apart(pod.UID, class, true)
 	}
 	state.Write(InitializingNodesName, c)
 	return nil, nil

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -37,7 +39,8 @@ type Reader interface {
 	Held(leaving string) (held map[Successor]int, up int)
 	Adopted() map[types.UID][]types.UID
 	Expects(c *capacity.Class) bool
-	Apart(c *capacity.Class) map[capacity.ClassKey]bool
+	Apart(c *capacity.Class, preempts bool) map[capacity.ClassKey]bool
+	PlannedSoon(uid types.UID, now time.Time) bool
 	Object(name string, ask *Ask, on Amounts) error
 
 	Summary() Summary

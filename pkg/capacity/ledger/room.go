@@ -179,13 +179,14 @@ func (n *node) room(p *pod, of *Ask, on Amounts) error {
 	return n.attachments(p, ask, on)
 }
 
-// Apart returns the classes that have slots somewhere and whose pods must not share a node with those of c. It looks at every class, so
-// it is called once per scheduling cycle.
-func (l *Ledger) Apart(c *capacity.Class) map[capacity.ClassKey]bool {
+// Apart returns the classes that have slots somewhere and whose pods must not share a node with those of c. preempts leaves out classes of
+// a lower priority: it is for pods that could preempt theirs, if they were bound already. Any other pod has a plan or gets one, and one such
+// pod would take the place of all pods that are planned for a node. Apart looks at every class, so it is called once per scheduling cycle.
+func (l *Ledger) Apart(c *capacity.Class, preempts bool) map[capacity.ClassKey]bool {
 	var out map[capacity.ClassKey]bool
 	own := c.Repels()
 	for key, k := range l.classes {
-		if len(k.slots) > 0 && (own || k.Repels()) && capacity.Apart(c, k.Class) {
+		if len(k.slots) > 0 && (!preempts || k.Priority >= c.Priority) && (own || k.Repels()) && capacity.Apart(c, k.Class) {
 			if out == nil {
 				out = map[capacity.ClassKey]bool{}
 			}
@@ -202,7 +203,7 @@ func (n *node) apart(p *pod, ask *Ask) error {
 		return nil // or its own slot was planned with the others in mind
 	}
 	for _, s := range n.slots {
-		if ask.Apart[s.class.Key] && s.class.Priority >= ask.Class.Priority {
+		if ask.Apart[s.class.Key] {
 			return ErrApart
 		}
 	}

@@ -47,7 +47,7 @@ func (s *story) filter(args arguments) error {
 		return err
 	}
 	class := s.classOf(args.names[0])
-	ask := &Ask{UID: types.UID(args.names[0]), Class: class, Apart: s.ledger.Apart(class)}
+	ask := &Ask{UID: types.UID(args.names[0]), Class: class, Apart: s.ledger.Apart(class, false)}
 	if err := s.ledger.Object(args.names[1], ask, amounts{used, allocatable}); err != nil {
 		s.say("%v", err)
 	} else {

@@ -44,7 +44,7 @@ func TestPodsKeptApart(t *testing.T) {
 			l.Commit("p", []capacity.Placement{{Class: planned, Pod: capacity.PodRef{UID: "q"}, Node: "n"}}, epoch)
 			l.Submit(capacity.PodRef{UID: "x"}, other, epoch)
 			l.Refuse([]types.UID{"x"}, "no pool", false, epoch)
-			ask := &Ask{UID: "x", Class: other, Apart: l.Apart(other)}
+			ask := &Ask{UID: "x", Class: other, Apart: l.Apart(other, false)}
 			if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != ErrApart || !l.Refused("x") {
 				t.Fatalf("the node says %q", why)
 			}
@@ -58,7 +58,7 @@ func TestPodsKeptApart(t *testing.T) {
 			if !comes {
 				t.Errorf("nobody brings the pod back:\n%s", l)
 			}
-			if why := l.Object("n", &Ask{UID: "x", Class: other, Apart: l.Apart(other)}, cpuOf{allocatable: 1000}); why != nil {
+			if why := l.Object("n", &Ask{UID: "x", Class: other, Apart: l.Apart(other, false)}, cpuOf{allocatable: 1000}); why != nil {
 				t.Errorf("the node still says %q", why)
 			}
 			if err := check(l); err != nil {
@@ -138,14 +138,20 @@ func TestApart(t *testing.T) {
 	l.Submit(capacity.PodRef{UID: "q"}, planned, epoch)
 	other := testClass("stranger", 100, 0)
 	other.Labels = map[string]string{"app": "a"}
-	if got := l.Apart(other); got != nil {
+	if got := l.Apart(other, false); got != nil {
 		t.Errorf("nothing is planned yet: %v", got)
 	}
 	l.Commit("p", []capacity.Placement{{Class: planned, Pod: capacity.PodRef{UID: "q"}, Node: "n"}}, epoch)
-	if got := l.Apart(other); len(got) != 1 || !got["planned"] {
+	if got := l.Apart(other, false); len(got) != 1 || !got["planned"] {
 		t.Errorf("apart from %v", got)
 	}
-	if got := l.Apart(testClass("other", 100, 0)); got != nil {
+	if got := l.Apart(testClass("other", 100, 0), false); got != nil {
 		t.Errorf("apart from %v", got)
+	}
+	for priority, preempts := range map[int32]bool{1: true, -1: false} {
+		other.Priority = priority
+		if alone, preempting := l.Apart(other, false), l.Apart(other, true); len(alone) != 1 || len(preempting) == 0 != preempts {
+			t.Errorf("priority %d: apart from %v, and if it may preempt from %v", priority, alone, preempting)
+		}
 	}
 }
