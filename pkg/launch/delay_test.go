@@ -86,7 +86,7 @@ func TestAnAnswerThatBringsNothingIsReported(t *testing.T) {
 // nothing was launched.
 func TestDelayOfAClaimMadeByHand(t *testing.T) {
 	w := newWorld(t)
-	w.run()
+	w.build() // a leader that begins would delete the claim, because no launch is recorded on it
 	var d delay
 	claims := []*capacity.Claim{{Name: "mine"}}
 	w.mu.Lock()
