@@ -1,0 +1,29 @@
+package consolidation
+
+// Request asks for one pass over the candidates, and for capacity for the moves that are due.
+type Request struct {
+	// Candidates are all managed nodes, as Propose needs them.
+	Candidates []Candidate
+	// Pools are the policies, by pool.
+	Pools map[string]Policy
+	// ProposeOnly: nothing is reserved; the result says which moves would be made.
+	ProposeOnly bool
+}
+
+// Result is what has become of a Request: each candidate is in one of the moves, or is kept.
+type Result struct {
+	Kept  []Kept
+	Moves []Due
+	// Waste is as in Proposal.
+	Waste map[string]float64
+}
+
+// Due is a move that is due. Unless the request was to propose only, capacity for all of its pods is reserved, or being launched.
+type Due struct {
+	Move
+	// Key names the move while its capacity is reserved.
+	Key string
+	// Claims are the NodeClaims of its new nodes, by the IDs of these.
+	Claims map[string]string
+}
+
