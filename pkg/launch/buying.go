@@ -66,6 +66,7 @@ func (b *purchases) Preview(p *provisioning.Proposal) map[string]capacity.Remova
 	}
 	workloads, _ := b.wantedOn(p)
 	a := b.spending.Check(len(p.Plan.Nodes), b.claims.All)
+	a.Moves = p.Terms.Moves
 	gangs := map[string]string{} // by node
 	for _, pl := range p.Plan.Placements {
 		if pl.Gang != nil {
@@ -93,7 +94,7 @@ func (b *purchases) record(p *provisioning.Proposal, claims map[string]*capacity
 	workloads, wanted := b.wantedOn(p)
 	for _, n := range p.Plan.Nodes {
 		c := claims[n.ID]
-		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID], Moves: terms.Urgent}
+		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID], Moves: terms.Urgent || terms.Moves}
 		for _, key := range terms.Lifted {
 			if key != terms.Probe && spending.Spares(key, n) {
 				continue

@@ -34,8 +34,11 @@ func (w *world) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node
 	return out
 }
 
-func (w *world) Verify(context.Context, capacity.Trial) ([]capacity.Rejection, error) {
-	return nil, nil
+func (w *world) Verify(_ context.Context, t capacity.Trial) ([]capacity.Rejection, error) {
+	if w.rejects == nil {
+		return nil, nil
+	}
+	return w.rejects(t), nil
 }
 
 func (w *world) NodeFor(c *capacity.Claim, inst capacity.Instance, _ []string) *corev1.Node {

@@ -88,6 +88,7 @@ type world struct {
 	otherPods       map[string][]*corev1.Pod   // bound to a node name, by an earlier Node
 	killed          []string
 	denies          func(*corev1.Node) error // admission of Nodes; under mu
+	rejects         func(capacity.Trial) []capacity.Rejection
 	// classProblem is what is wrong with the node class object.
 	classProblem string
 	// unready is why the cloud can't use the node class; classEnds is why claims with the class have to end, if they do.
@@ -300,6 +301,7 @@ func (plain) Plan(v *capacity.View, _ capacity.Options) *capacity.Plan {
 					continue
 				}
 				p.Nodes = append(p.Nodes, n)
+				p.CostPerHour += n.Price
 				on, free[n.ID] = n.ID, n.Allocatable[corev1.ResourceCPU]
 			}
 			free[on] -= 1000
@@ -320,6 +322,6 @@ func cheapest(pool *capacity.Pool, id string) *capacity.PlannedNode {
 	if len(n.Offers) == 0 {
 		return nil
 	}
-	n.Allocatable, n.Largest = n.Offers[0].Type.Allocatable, n.Offers[0].Type.Capacity
+	n.Allocatable, n.Largest, n.Price = n.Offers[0].Type.Allocatable, n.Offers[0].Type.Capacity, n.Offers[0].Offer.Price
 	return n
 }

@@ -83,14 +83,15 @@ type Parts struct {
 
 // Controllers are the controllers of this package as New has connected them.
 type Controllers struct {
-	Launcher     *Launcher
-	Nodes        *NodeTracker
-	Claims       *ClaimEvents
-	Replacements *provisioning.Replacements
-	Namespaces   *provisioning.Namespaces
-	Ownership    *Ownership
-	Triggers     *provisioning.Triggers
-	Rounds       *provisioning.Rounds
+	Launcher      *Launcher
+	Nodes         *NodeTracker
+	Claims        *ClaimEvents
+	Replacements  *provisioning.Replacements
+	Consolidation *provisioning.Consolidation
+	Namespaces    *provisioning.Namespaces
+	Ownership     *Ownership
+	Triggers      *provisioning.Triggers
+	Rounds        *provisioning.Rounds
 
 	demand      *provisioning.Demand
 	plans       *provisioning.Controllers
@@ -146,8 +147,8 @@ func New(cfg Config, p Parts) *Controllers {
 	c.launches(cfg, p)
 	c.plans = provisioning.New(settings, from, demand, provisioning.Carriers{Purchases: c.purchases, Committer: c.committer, Ownership: c.Ownership,
 		Recovery: c.recovery, Launches: c.cleanup, Queue: p.Queue, Tainted: c.Nodes.tainted, LookAtLog: c.Ownership.lookAtLog,
-		Live: c.Nodes.live.Load, Status: c.Nodes.states.status})
-	c.Replacements, c.Rounds = c.plans.Replacements, c.plans.Rounds
+		Live: c.Nodes.live.Load, Status: c.Nodes.states.status, Background: c.calls.wg.Go})
+	c.Replacements, c.Rounds, c.Consolidation = c.plans.Replacements, c.plans.Rounds, c.plans.Consolidation
 	c.Launcher = &Launcher{provisioner: c.plans.Provisioner, standalone: c.standalone, staticPools: c.staticPools, effects: c.plans.Effects, writer: c.writer,
 		recovery: c.recovery, tracker: c.Nodes, ownership: c.Ownership, calls: c.calls, restored: make(chan struct{})}
 	p.Pending.OnPodLeft(c.Triggers.RoomAppeared)
@@ -210,6 +211,7 @@ func (l *Launcher) Restored() <-chan struct{} { return l.restored }
 //  6. Launch it in the background: the next burst doesn't wait for these instances.
 //  7. Buy the probes of the spending guard that are due (probe).
 //  8. Do the same for the pods of nodes that are being replaced (relocate).
+//  9. When no pods wait: reserve capacity for the pods of used nodes that are worth emptying (consolidate).
 func (l *Launcher) Run(ctx context.Context) {
 	l.tracker.live.Store(true)
 	l.calls.wg.Go(func() { l.effects.Serve(ctx) })

@@ -51,17 +51,9 @@ func (b *purchases) buy(p *provisioning.Proposal, book func(claims map[string]*c
 // remains has not been verified without them.
 func (b *purchases) reserve(p *provisioning.Proposal) provisioning.Outcome {
 	plan, out := p.Plan, provisioning.Outcome{Claims: map[string]*capacity.Claim{}}
+	asked := len(plan.Nodes)
 	b.ask(p, &out)
-	if room, why := b.Headroom(); len(plan.Nodes) > room {
-		over := map[string]capacity.Removal{}
-		for _, n := range plan.Nodes[room:] {
-			over[n.ID] = capacity.Removal{Message: why}
-		}
-		remove(plan, over, &out)
-		if p.For == capacity.ForPods { // nothing else waits for the planner
-			b.relief.Crowded()
-		}
-	}
+	b.fit(p, &out)
 	var made []*capacity.Claim
 	var nodes []*capacity.PlannedNode // of the claims that are made
 	for _, n := range plan.Nodes {
@@ -76,12 +68,19 @@ func (b *purchases) reserve(p *provisioning.Proposal) provisioning.Outcome {
 	for i, err := range b.claims.Reserve(made...) {
 		if err != nil {
 			over[nodes[i].ID] = capacity.Removal{Message: err.Error()}
-			if p.For == capacity.ForPods {
+			if waits(p) {
 				b.relief.Limited(nodes[i].Pool.Name)
 			}
 		}
 	}
 	remove(plan, over, &out)
+	if p.Terms.Whole && len(plan.Nodes) < asked {
+		for _, n := range plan.Nodes {
+			over[n.ID] = capacity.Removal{Message: out.Why}
+		}
+		remove(plan, over, &out)
+		plan.Placements = nil
+	}
 	b.record(p, out.Claims)
 	left := map[string]bool{}
 	for _, n := range plan.Nodes {
@@ -98,6 +97,31 @@ func (b *purchases) reserve(p *provisioning.Proposal) provisioning.Outcome {
 	}
 	return out
 }
+
+// fit removes the nodes that exceed the number of claims in flight.
+func (b *purchases) fit(p *provisioning.Proposal, out *provisioning.Outcome) {
+	if len(p.Plan.Nodes) == 0 {
+		return
+	}
+	room, why := b.Headroom()
+	if p.Terms.Moves {
+		room = max(0, room-(b.maxInFlight+1)/2) // the rest is left to pods that wait
+	}
+	if len(p.Plan.Nodes) <= room {
+		return
+	}
+	over := map[string]capacity.Removal{}
+	for _, n := range p.Plan.Nodes[room:] {
+		over[n.ID] = capacity.Removal{Message: why}
+	}
+	remove(p.Plan, over, out)
+	if waits(p) {
+		b.relief.Crowded()
+	}
+}
+
+// waits reports whether pods wait for the planner to plan for them again once a limit allows it.
+func waits(p *provisioning.Proposal) bool { return p.For == capacity.ForPods && !p.Terms.Moves }
 
 // remove removes nodes from a plan and refuses their pods, for now, with the reason given by node.
 func remove(plan *capacity.Plan, gone map[string]capacity.Removal, out *provisioning.Outcome) {

@@ -26,6 +26,7 @@ type Effects struct {
 	triggers     *Triggers
 	relief       *Relief
 	clock        clock.WithTicker
+	passes       *passes
 }
 
 // Serve carries out the ledger's effects as they arise.
@@ -47,6 +48,9 @@ func (ef *Effects) Serve(ctx context.Context) {
 			ef.relieve()
 			ef.pending.Reconcile()
 			ef.verdicts.Tend(ctx)
+			if ef.passes.waiting() { // demand came first
+				ef.triggers.Replan()
+			}
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !ef.reservations.Idle() {
 				ef.reservations.Read(func(l ledger.Reader) { logger.Info("Ledger", "state", l.String()) })
 			}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
@@ -61,6 +62,8 @@ type Carriers struct {
 	Status func(*corev1.Node) ledger.NodeStatus
 	// Tainted hears that a new node got a taint that keeps its pods off.
 	Tainted func(ledger.Tainted)
+	// Background runs a func on a goroutine of its own that ends before the controllers do.
+	Background func(func())
 	// LookAtLog has demand planned for again that was refused because the intent log was broken, once it isn't. It is called each second.
 	LookAtLog func()
 }
@@ -99,6 +102,8 @@ type Controllers struct {
 	Probes       *Probes
 	Relocation   *Relocation
 	Replacements *Replacements
+	// Consolidation makes the passes that the disruption controller asks for.
+	Consolidation *Consolidation
 }
 
 // New returns controllers that do nothing until Provisioner.Serve.
@@ -108,19 +113,23 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 		daemons: p.Daemons, spending: p.Spending, live: by.Live, status: by.Status, storage: &storageLimits{of: p.Pending.Classes.Storage()}, clock: p.Clock}
 	plans := &planning{viewer: v, planner: p.Planner, world: p.World, nodes: p.Nodes, pending: p.Pending, spending: p.Spending,
 		clock: p.Clock, options: cfg.Plan, refused: newFilterRefusals(p.Clock)}
+	moves := newMoves(p.Reservations, p.Pending.Classes)
+	passes := &passes{planner: consolidation.New()}
 	c := &Controllers{
 		Rounds: &Rounds{claims: p.Claims, gatherer: d.Gatherer, gangs: gangs, planning: plans, purchases: by.Purchases, committer: by.Committer,
-			refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, clock: p.Clock, verdicts: d.Verdicts, relief: d.Relief},
+			refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, clock: p.Clock, verdicts: d.Verdicts, relief: d.Relief, moves: moves},
 		Probes: &Probes{claims: p.Claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, namespaces: d.Namespaces, gangs: gangs,
-			planning: plans, committer: by.Committer, refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, heldFrom: map[guard.Key]int{}},
+			planning: plans, committer: by.Committer, refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, heldFrom: map[guard.Key]int{}, moves: moves},
 		Replacements: &Replacements{reservations: p.Reservations, pending: p.Pending, namespaces: d.Namespaces, triggers: d.Triggers, clock: p.Clock,
 			moves: map[string]*move{}},
 		Effects: &Effects{reservations: p.Reservations, pending: p.Pending, queue: by.Queue, events: p.Events, verdicts: d.Verdicts, launches: by.Launches,
-			tainted: by.Tainted, lookAtLog: by.LookAtLog, triggers: d.Triggers, relief: d.Relief, clock: p.Clock},
+			tainted: by.Tainted, lookAtLog: by.LookAtLog, triggers: d.Triggers, relief: d.Relief, clock: p.Clock, passes: passes},
 	}
 	c.Relocation = &Relocation{moves: c.Replacements, claims: p.Claims, reservations: p.Reservations, pending: p.Pending, planning: plans,
-		committer: by.Committer, ownership: by.Ownership, world: p.World}
-	c.Provisioner = &Provisioner{rounds: c.Rounds, probes: c.Probes, relocation: c.Relocation, daemons: d.Daemons, recovery: by.Recovery,
+		committer: by.Committer, ownership: by.Ownership, world: p.World, yields: moves}
+	c.Consolidation = &Consolidation{Moves: moves, claims: p.Claims, namespaces: d.Namespaces, planning: plans, committer: by.Committer, ownership: by.Ownership,
+		triggers: d.Triggers, background: by.Background, clock: p.Clock, passes: passes, refused: map[capacity.Forbidden]time.Time{}}
+	c.Provisioner = &Provisioner{rounds: c.Rounds, probes: c.Probes, relocation: c.Relocation, moves: c.Consolidation, daemons: d.Daemons, recovery: by.Recovery,
 		offers: &offers{reservations: p.Reservations, pending: p.Pending, viewer: v, world: p.World, planner: p.Rooms, nodes: p.Nodes,
 			committer: by.Committer, triggers: d.Triggers, options: cfg.Plan},
 		triggers: d.Triggers, clock: p.Clock, batchIdle: cfg.BatchIdle, batchMax: cfg.BatchMax}

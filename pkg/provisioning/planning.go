@@ -34,8 +34,13 @@ type planning struct {
 // decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are
 // being probed.
 func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[pending.Group]*Gang, lift []guard.Key) (v *View, plan *capacity.Plan, err error) {
+	return p.decideWithout(ctx, waiting, gangs, lift, nil)
+}
+
+// decideWithout is decide as if the moves that would empty these nodes were given up.
+func (p *planning) decideWithout(ctx context.Context, waiting []ledger.Waiting, gangs map[pending.Group]*Gang, lift []guard.Key, moves map[string]bool) (v *View, plan *capacity.Plan, err error) {
 	err = panics.Catch(ctx, "planner", func() error {
-		if v, err = p.viewer.view(ctx, waiting); err != nil {
+		if v, err = p.viewer.without(ctx, waiting, moves); err != nil {
 			return fmt.Errorf("taking a view of the cluster: %w", err)
 		}
 		if len(lift) > 0 { // a probe is one instance, for pods that exist

@@ -30,6 +30,7 @@ type Probes struct {
 	ownership    Ownership
 	triggers     *Triggers
 	heldFrom     map[guard.Key]int // at which pending pod the next search for a probe begins
+	moves        *Moves
 }
 
 // probePods is how many waiting pods a plan for a probe considers.
@@ -60,6 +61,9 @@ func (p *Probes) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 	if len(waiting) == 0 {
 		p.spending.Fruitless(key)
 		return
+	}
+	if p.moves.giveUpAll() { // what was reserved for moves may do for the pods that wait, and nothing need be bought
+		p.triggers.reopen()
 	}
 	v, plan, chosen, err := p.planProbe(ctx, key, due, waiting)
 	if err != nil {

@@ -42,6 +42,8 @@ type Terms struct {
 	Lifted []guard.Key                 // breakers that don't stop this purchase
 	Probe  guard.Key                   // the one of them that the purchase probes
 	Urgent bool                        // the nodes that it replaces are about to be lost
+	Moves  bool                        // its pods run on nodes that need not end: half of what may be launched is left to demand
+	Whole  bool                        // all nodes are bought or none
 	Pod    func(types.UID) *corev1.Pod // finds the plan's pods; nil: among the pending ones
 }
 

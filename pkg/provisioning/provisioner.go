@@ -12,6 +12,7 @@ type Provisioner struct {
 	rounds     *Rounds
 	probes     *Probes
 	relocation *Relocation
+	moves      *Consolidation
 	offers     *offers
 	daemons    *DaemonCapacity
 	recovery   Recovery
@@ -31,6 +32,7 @@ func (p *Provisioner) Serve(ctx context.Context) {
 		p.rounds.Round(ctx)
 		p.probes.Probe(ctx)
 		p.relocation.Relocate(ctx)
+		p.moves.Consolidate(ctx)
 	}
 }
 

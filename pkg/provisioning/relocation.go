@@ -32,6 +32,7 @@ type Relocation struct {
 	committer    Committer
 	ownership    Ownership
 	world        World
+	yields       *Moves
 }
 
 // Relocate plans capacity for the pods of all nodes that have to go, where it is missing:
@@ -63,6 +64,9 @@ func (re *Relocation) Relocate(ctx context.Context) {
 	}
 	slices.SortFunc(waiting, func(a, b ledger.Waiting) int { return cmp.Compare(a.Ref.UID, b.Ref.UID) })
 	v, plan, err := re.decideMoves(ctx, waiting, pods)
+	if err == nil && (len(plan.Nodes) > 0 || len(plan.Refused) > 0) && re.yields.giveUpAll() { // nodes that have to go come first
+		v, plan, err = re.decideMoves(ctx, waiting, pods)
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			logger.Error(err, "No capacity could be planned for the pods of nodes that have to go")

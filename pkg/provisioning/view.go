@@ -46,9 +46,19 @@ type View struct {
 // view takes a view of the cluster. The ledger is read before the snapshot is taken: a pod that is assumed in between is then counted
 // twice, which does no harm, and is recognized by its UID; in the other order its capacity would be given away.
 func (vi *viewer) view(ctx context.Context, waiting []ledger.Waiting) (*View, error) {
+	return vi.without(ctx, waiting, nil)
+}
+
+// without takes a view as if the moves that would empty these nodes were given up: what is reserved for them is free.
+func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves map[string]bool) (*View, error) {
 	var flights []ledger.InFlight
 	var adopted map[types.UID][]types.UID
 	vi.reservations.Read(func(l ledger.Reader) { flights, adopted = l.InFlight(), l.Adopted() })
+	for i := range flights {
+		f := &flights[i]
+		f.Slots = slices.DeleteFunc(f.Slots, func(s ledger.Promise) bool { return moves[s.Leaving] })
+		f.Fenced = f.Fenced && (f.Closed || !moves[f.Name])
+	}
 	slices.SortFunc(flights, func(a, b ledger.InFlight) int {
 		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name))
 	})
@@ -138,7 +148,7 @@ func held(flights []ledger.InFlight, adopted map[types.UID][]types.UID, counted 
 	}
 	for i := range flights {
 		for _, s := range flights[i].Slots {
-			if s.Owner != "" {
+			if s.Owner != "" && s.Leaving == "" { // what is reserved for a move is not for pods that come
 				out[s.Owner]++
 			}
 		}

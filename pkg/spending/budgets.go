@@ -46,11 +46,14 @@ func (b *budgets) exceeded(a *Check, pool *capacity.Pool, offers []capacity.Node
 	}
 	price := dearestOf(offers)
 	add := price
+	if a.Moves {
+		return b.exceededByMove(a, pool, price)
+	}
 	if urgent {
 		add = 0
 	}
 	if limit.LaunchesPerMinute > 0 {
-		b.launches = slices.DeleteFunc(b.launches, func(at time.Time) bool { return a.now.Sub(at) >= launchWindow })
+		b.forget(a.now)
 		if len(b.launches)+a.granted >= limit.LaunchesPerMinute && !urgent {
 			since := b.reach(pool.Name, fmt.Sprintf("at most %d instances are launched per minute (maxLaunchesPerMinute)", limit.LaunchesPerMinute), a.now)
 			return fmt.Sprintf("%d instances have been launched within a minute, the limit is %d (maxLaunchesPerMinute), %s: the next one is launched when the minute is over",
@@ -72,6 +75,26 @@ func (b *budgets) exceeded(a *Check, pool *capacity.Pool, offers []capacity.Node
 		b.hit[pool.Name] = r
 	}
 	return ""
+}
+
+// exceededByMove is exceeded for a node of a move. Nobody waits for that, so no budget counts as reached.
+func (b *budgets) exceededByMove(a *Check, pool *capacity.Pool, price float64) string {
+	limit := &b.limit
+	b.forget(a.now)
+	switch {
+	case limit.LaunchesPerMinute > 0 && len(b.launches)+a.granted >= limit.LaunchesPerMinute/2:
+		return fmt.Sprintf("half of the %d launches per minute (maxLaunchesPerMinute) are left to pods that wait", limit.LaunchesPerMinute)
+	case limit.DollarsPerHour > 0 && a.spent().total()+price > limit.DollarsPerHour:
+		return fmt.Sprintf("while old and new nodes run, nodes would cost more than $%.2f an hour (maxDollarsPerHour)", limit.DollarsPerHour)
+	case pool.MaxDollars > 0 && a.spent().pool(pool.Name)+price > pool.MaxDollars:
+		return fmt.Sprintf("while old and new nodes run, nodes would cost more than $%.2f an hour (annotation %s)", pool.MaxDollars, objects.AnnotationMaxDollarsPerHour)
+	}
+	return ""
+}
+
+// forget drops launches that are longer ago than a minute.
+func (b *budgets) forget(now time.Time) {
+	b.launches = slices.DeleteFunc(b.launches, func(at time.Time) bool { return now.Sub(at) >= launchWindow })
 }
 
 // reached is a budget that has kept a node of a pool from being bought.

@@ -69,6 +69,37 @@ func TestSinceWhenABudgetIsReached(t *testing.T) {
 	}
 }
 
+// Half of the launches of a minute are left to pods that wait, and a move that a budget stops doesn't count as demand for more.
+func TestMovesLeaveBudgetToDemand(t *testing.T) {
+	p := newPurse(t, Config{Budget: Budget{LaunchesPerMinute: 4, DollarsPerHour: 10}})
+	pool, offers := &capacity.Pool{Name: "pool", NodeClass: "class"}, func(price float64) []capacity.NodeOffer {
+		return []capacity.NodeOffer{{Type: &capacity.InstanceType{Name: "t"}, Offer: capacity.Offer{Price: price}}}
+	}
+	ask := func(moves bool, price float64) string {
+		a := p.spent(2, &Cost{Running: map[string]float64{"pool": 5}, InFlight: map[string]float64{}})
+		a.Moves = moves
+		why, _ := a.Refuses(pool, offers(price), nil, nil, false, "")
+		return why
+	}
+	if why := ask(true, 1); why != "" {
+		t.Fatal(why)
+	}
+	if why := ask(true, 6); !strings.Contains(why, "maxDollarsPerHour") {
+		t.Errorf("a move that exceeds the budget while both nodes run: %q", why)
+	}
+	if len(p.budgets.hit) > 0 {
+		t.Errorf("the budget counts as reached: %v", p.budgets.hit)
+	}
+	p.buys("c1")
+	p.buys("c2")
+	if why := ask(true, 1); !strings.Contains(why, "maxLaunchesPerMinute") {
+		t.Errorf("a move may launch the third of four: %q", why)
+	}
+	if why := ask(false, 1); why != "" {
+		t.Errorf("demand may not launch the third of four: %s", why)
+	}
+}
+
 // Without a limit launches are not remembered.
 func TestLaunchesAreNotRememberedForNothing(t *testing.T) {
 	for limit, want := range []int{0, 4} {

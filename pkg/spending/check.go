@@ -22,6 +22,8 @@ type Check struct {
 	granted       int
 	doubt         map[guard.Key]*guard.Doubt
 	gangs         map[string]bool // whose first node is granted: the others have to come, too
+	// Moves: the nodes are for pods that run on nodes which need not end. Half of the launches of a minute are left to pods that wait.
+	Moves bool
 }
 
 // underway counts the instances of a new image that were bought before this plan.

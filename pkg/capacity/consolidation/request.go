@@ -26,4 +26,3 @@ type Due struct {
 	// Claims are the NodeClaims of its new nodes, by the IDs of these.
 	Claims map[string]string
 }
-

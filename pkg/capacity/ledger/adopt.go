@@ -42,7 +42,7 @@ func (c *class) heldFor(owner types.UID) (out *slot) {
 	}
 	for _, s := range c.slots {
 		switch {
-		case s.owner != owner:
+		case s.owner != owner || s.early:
 		case s.ready:
 			return s
 		case out == nil:

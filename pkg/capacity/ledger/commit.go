@@ -56,7 +56,7 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 			l.hold(s, pl.Owner)
 			s.until = now.Add(ownerHold)
 			if holds != nil {
-				s.leaving, s.until = holds[i].leaving, holds[i].until
+				s.leaving, s.until, s.early = holds[i].leaving, holds[i].until, holds[i].early
 			}
 		} else {
 			l.reclass(p, pl.Class)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -9,10 +10,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// hold tells how long a slot is reserved for an owner, and which node's pods the owner will replace there.
+// hold tells how long a slot is reserved for an owner, and which node's pods the owner will replace there. early as in slot.
 type hold struct {
 	leaving string
 	until   time.Time
+	early   bool
 }
 
 // Successor identifies a pod that will be created to replace another one.
@@ -27,9 +29,44 @@ type Successor struct {
 func (l *Ledger) Move(plan string, placements []capacity.Placement, leaving []string, until, now time.Time) {
 	holds := make([]hold, len(placements))
 	for i := range placements {
-		holds[i] = hold{leaving[i], until}
+		holds[i] = hold{leaving: leaving[i], until: until}
 	}
 	l.commit(plan, placements, holds, now)
+}
+
+// Reserve is Move for nodes that need not be drained: until Begin the reservations are for nobody, so that no other pod of the owners uses
+// them up, and they can be released for pods that wait. Their nodes have to be fenced. It reports whether all of it is reserved; otherwise
+// nothing is.
+func (l *Ledger) Reserve(plan string, placements []capacity.Placement, leaving []string, until, now time.Time) bool {
+	holds := make([]hold, len(placements))
+	wanted := map[string]int{}
+	for i := range placements {
+		holds[i] = hold{leaving[i], until, true}
+		wanted[leaving[i]]++
+	}
+	l.commit(plan, placements, holds, now)
+	have := map[string]int{}
+	for _, n := range l.nodes {
+		for _, s := range n.slots {
+			if s.owner != "" && wanted[s.leaving] > 0 {
+				have[s.leaving]++
+			}
+		}
+	}
+	if maps.Equal(have, wanted) {
+		return true
+	}
+	for _, node := range slices.Sorted(maps.Keys(wanted)) {
+		l.Release(node)
+	}
+	return false
+}
+
+// Begin records that the node is about to be drained: what Reserve has reserved is for the owners' next pods from now on.
+func (l *Ledger) Begin(leaving string) {
+	for _, s := range l.heldFor(leaving) {
+		s.early = false
+	}
 }
 
 // Held returns how many slots are reserved for replacements of the node's pods, and how many of those are ready on nodes that are up.

@@ -99,3 +99,54 @@ func TestRoomForSuccessorsIsLost(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is reserved for a move that has not begun is for nobody; when the move begins, it is for the owner's next pods.
+func TestReserveAndBegin(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), ownedClass("a")
+	l.Existing("node", NodeStatus{Managed: true, Initialized: true})
+	two := []capacity.Placement{{Class: c, Owner: "rs", Node: "node"}, {Class: c, Owner: "rs", Node: "node"}}
+	if !l.Reserve("1", two, []string{"old", "old"}, now.Add(time.Minute), now) {
+		t.Fatal("nothing is reserved")
+	}
+	if l.Expects(c) || l.Adopt(capacity.PodRef{UID: "early"}, c, now) {
+		t.Error("a pod takes what is reserved for a move that has not begun")
+	}
+	if held, up := l.Held("old"); held[Successor{"rs", "a"}] != 2 || up != 2 {
+		t.Errorf("%v are held, %d of them up", held, up)
+	}
+	for _, f := range l.InFlight() {
+		for _, s := range f.Slots {
+			if s.Leaving != "old" {
+				t.Errorf("a plan doesn't see for which move %+v is reserved", s)
+			}
+		}
+	}
+	l.Begin("old")
+	if !l.Adopt(capacity.PodRef{UID: "next"}, c, now) {
+		t.Error("a successor gets nothing")
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}
+
+// If one node can't take its pods any more, nothing is reserved.
+func TestReserveAllOrNothing(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), ownedClass("a")
+	l.Existing("node", NodeStatus{Managed: true, Initialized: true})
+	if !l.Fence("gone") {
+		t.Fatal("an empty node can't be cordoned")
+	}
+	both := []capacity.Placement{{Class: c, Owner: "rs", Node: "node"}, {Class: c, Owner: "rs", Node: "gone"}}
+	if l.Reserve("1", both, []string{"old", "old"}, now.Add(time.Minute), now) {
+		t.Error("half of a move is reserved")
+	}
+	if held, _ := l.Held("old"); len(held) > 0 || !l.Fence("node") {
+		t.Errorf("%v is held", held)
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}

@@ -135,9 +135,11 @@ type slot struct {
 	until time.Time // end of the reservation for an owner
 	// leaving is the node whose pods will be replaced here; empty: the slot is for pods that are about to be created anyway.
 	leaving string
-	ready   bool
-	told    string // the last reason to wait that was reported for it
-	news    bool   // told has changed and has not been reported yet
+	// early: the drain of that node has not begun, and the slot is not for the owner's next pods yet. Demand may get it (see Reserve).
+	early bool
+	ready bool
+	told  string // the last reason to wait that was reported for it
+	news  bool   // told has changed and has not been reported yet
 }
 
 // group joins slots that may be used only when all of them can be.

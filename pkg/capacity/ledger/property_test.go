@@ -106,6 +106,11 @@ func (w *world) step() string {
 			moved := []capacity.Placement{{Class: w.classes[1], Owner: "rs2", Node: claims[0], Group: w.r.Intn(2)}, {Class: w.classes[0], Owner: "rs1", Node: claims[0]}}
 			w.l.Move(fmt.Sprint(w.n, "m"), moved, []string{"old-1", "old-2"}, w.now.Add(time.Duration(w.r.Intn(90))*time.Second), w.now)
 		}
+		if w.r.Intn(3) == 0 { // and for pods of nodes that need not be drained
+			moved := []capacity.Placement{{Class: w.classes[1], Owner: "rs2", Node: claims[0]}, {Class: w.classes[0], Owner: "rs1", Node: []string{claims[0], "fenced"}[w.r.Intn(2)]}}
+			w.l.Fence("fenced")
+			w.l.Reserve(fmt.Sprint(w.n, "r"), moved, []string{"used-1", "used-1"}, w.now.Add(time.Duration(w.r.Intn(90))*time.Second), w.now)
+		}
 		return fmt.Sprintf("commit %d placements", len(pl))
 	case 5, 6:
 		c := w.anyClaim()
@@ -208,6 +213,12 @@ func (w *world) step() string {
 		case 2:
 			w.l.Extend("old-1", w.now.Add(time.Minute))
 			w.l.Release("old-2")
+			switch w.r.Intn(3) {
+			case 0:
+				w.l.Begin("used-1")
+			case 1:
+				w.l.Release("used-1")
+			}
 			return "release old-2"
 		}
 		uid := w.anyPod()

@@ -236,32 +236,37 @@ type InFlight struct {
 	Claim, Name string
 	Template    *capacity.Node
 	Cached      bool
-	Fenced      bool
-	Late        bool
-	Initialized bool
-	Managed     bool
-	Slots       []Promise
-	Daemons     map[string]capacity.Resources
+	// Fenced: it is cordoned, or being removed. Closed: it is being removed.
+	Fenced, Closed bool
+	Late           bool
+	Initialized    bool
+	Managed        bool
+	Slots          []Promise
+	Daemons        map[string]capacity.Resources
 }
 
 // Promise is a reservation for one pod of a class. UID is set once a pod is pinned to it; Owner is set while it is reserved for the
-// owner's next pod.
+// owner's next pod. Leaving is the node that the owner's pod will leave, as long as its drain has not begun.
 type Promise struct {
-	Class *capacity.Class
-	UID   types.UID
-	Owner types.UID
+	Class   *capacity.Class
+	UID     types.UID
+	Owner   types.UID
+	Leaving string
 }
 
 // InFlight returns every node of the ledger, in no particular order.
 func (l *Ledger) InFlight() []InFlight {
 	out := make([]InFlight, 0, len(l.nodes))
 	for _, n := range l.nodes {
-		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Late: n.late,
+		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Closed: n.closed, Late: n.late,
 			Initialized: n.status.Initialized, Managed: n.status.Managed, Daemons: maps.Clone(n.daemons)}
 		for _, s := range n.slots {
 			pr := Promise{Class: s.class.Class, Owner: s.owner}
 			if s.pod != nil {
 				pr.UID = s.pod.ref.UID
+			}
+			if s.early {
+				pr.Leaving = s.leaving
 			}
 			f.Slots = append(f.Slots, pr)
 		}

@@ -1,0 +1,212 @@
+package provisioning
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+)
+
+// Consolidation makes the passes of the consolidation that the disruption controller asks for, and reserves capacity for the moves that are
+// due. Demand comes first: neither is done while pods wait for a plan. Views are taken and capacity is reserved on the planner's goroutine;
+// the proposal, which may take seconds, is made beside it from the view.
+type Consolidation struct {
+	*Moves
+	claims     Claims
+	namespaces *Namespaces
+	planning   *planning
+	committer  Committer
+	ownership  Ownership
+	triggers   *Triggers
+	background func(func())
+	clock      clock.PassiveClock
+	passes     *passes
+	// refused is what the filters or the guard have refused for moves, and until when it is not proposed again. Only the planner's goroutine
+	// uses it.
+	refused map[capacity.Forbidden]time.Time
+}
+
+// passes hands requests and results over between goroutines.
+type passes struct {
+	changed func()
+
+	mu       sync.Mutex
+	asked    *consolidation.Request
+	busy     bool // a proposal is being made
+	proposed *proposed
+	result   *consolidation.Result
+	// planner, accrual and number are used by one goroutine at a time: that which has set busy.
+	planner *consolidation.Planner
+	accrual consolidation.Accrual
+	number  int
+}
+
+// proposed is a proposal whose moves have not been reserved yet.
+type proposed struct {
+	*consolidation.Proposal
+	only bool
+	at   time.Time
+}
+
+const (
+	// refusedFor is for how long a placement that was refused for a move is not proposed again.
+	refusedFor = 10 * time.Minute
+	// proposalHolds is how long after it was made a proposal may be carried out: longer if demand came in between.
+	proposalHolds = 2 * time.Minute
+	// typicalBoot is how long a new node is taken to boot, when a move's cost is computed.
+	typicalBoot = time.Minute
+)
+
+// Ask asks for a pass. It replaces what was asked for before and has not begun. It returns at once.
+func (c *Consolidation) Ask(r *consolidation.Request) {
+	c.passes.mu.Lock()
+	c.passes.asked = r
+	c.passes.mu.Unlock()
+	c.triggers.Replan()
+}
+
+// Result returns what the last finished pass has found, once; nil: nothing new.
+func (c *Consolidation) Result() *consolidation.Result {
+	c.passes.mu.Lock()
+	defer c.passes.mu.Unlock()
+	out := c.passes.result
+	c.passes.result = nil
+	return out
+}
+
+// OnResult has a func called when there is a new result. Call it before anything runs.
+func (c *Consolidation) OnResult(f func()) { c.passes.changed = f }
+
+// waiting reports whether the planner's goroutine has something to do for a pass.
+func (p *passes) waiting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proposed != nil || p.asked != nil && !p.busy
+}
+
+// takeProposed returns a proposal whose moves are to be reserved; nil: there is none.
+func (p *passes) takeProposed() *proposed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.proposed
+	p.proposed = nil
+	return out
+}
+
+// begin returns what was asked for, and marks that a proposal is being made; nil: nothing was asked for, or one is being made.
+func (p *passes) begin() *consolidation.Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy || p.proposed != nil || p.asked == nil {
+		return nil
+	}
+	out := p.asked
+	p.asked, p.busy = nil, true
+	return out
+}
+
+// end takes the result of begin: a proposal, or nil.
+func (p *passes) end(made *proposed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy, p.proposed = false, made
+}
+
+func (p *passes) finish(r *consolidation.Result) {
+	p.mu.Lock()
+	p.result = r
+	p.mu.Unlock()
+	if p.changed != nil {
+		p.changed()
+	}
+}
+
+// Consolidate does the next step of a pass, unless pods wait for a plan. It belongs to the planner's goroutine.
+func (c *Consolidation) Consolidate(ctx context.Context) {
+	if !c.passes.waiting() || c.ownership.Hold() != nil || c.ownership.TakesOver() || c.claims.Problem() != nil {
+		return
+	}
+	demand := false
+	c.reservations.Read(func(l ledger.Reader) { demand = len(l.QueuedPods()) > 0 })
+	if demand {
+		return
+	}
+	if p := c.passes.takeProposed(); p != nil {
+		c.conclude(ctx, p)
+	} else if r := c.passes.begin(); r != nil {
+		c.propose(ctx, r)
+	}
+}
+
+// propose takes a view and has a proposal made from it in the background.
+func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
+	start := c.clock.Now()
+	v, err := c.view(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "No view could be taken for consolidation; it is tried again")
+		}
+		c.passes.end(nil)
+		return
+	}
+	o := &consolidation.Options{Now: start, Pools: r.Pools, Accrual: &c.passes.accrual, Prices: c.planning.options, Boot: typicalBoot}
+	o.Prices.Forbidden = append(slices.Clone(o.Prices.Forbidden), c.forbidden(start)...)
+	for _, m := range c.takeUnpaid() {
+		c.passes.accrual.Pay(&m, start)
+	}
+	c.passes.number++
+	o.Pass = c.passes.number
+	c.background(func() {
+		var made *proposed
+		defer func() { c.passes.end(made); c.triggers.Replan() }()
+		err := panics.Catch(ctx, "consolidation", func() error {
+			out := c.passes.planner.Propose(&v.View, r.Candidates, o)
+			c.passes.accrual.Observe(out.Rates, r.Candidates, start)
+			made = &proposed{Proposal: out, only: r.ProposeOnly, at: start}
+			return nil
+		})
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "No moves could be proposed")
+			c.passes.planner = consolidation.New() // what it remembers may be half changed
+		}
+	})
+}
+
+// view takes a view for moves: without demand, and with nodes in flight closed, because a move begins only when its capacity is up.
+func (c *Consolidation) view(ctx context.Context) (*View, error) {
+	v, err := c.planning.viewer.view(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	v.Demand = nil
+	c.planning.spending.Restrict(&v.View, func(types.UID) *corev1.Pod { return nil }, nil)
+	for i, n := range v.Nodes {
+		if n.InFlight && !n.Closed {
+			shut := *n
+			shut.Closed = true
+			v.Nodes[i] = &shut
+		}
+	}
+	return v, nil
+}
+
+// forbidden returns what was refused for moves lately.
+func (c *Consolidation) forbidden(now time.Time) []capacity.Forbidden {
+	maps.DeleteFunc(c.refused, func(_ capacity.Forbidden, until time.Time) bool { return !now.Before(until) })
+	out := slices.Collect(maps.Keys(c.refused))
+	slices.SortFunc(out, func(a, b capacity.Forbidden) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return out
+}

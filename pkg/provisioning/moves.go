@@ -1,0 +1,271 @@
+package provisioning
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+)
+
+// Moves are the consolidation's moves for which capacity is reserved. As long as a move has not begun to drain its nodes it is given up when
+// pods that wait need its capacity. Safe for concurrent use.
+//
+//	reserved -> begun -> forgotten: by the disruption controller (Begin, Forget)
+//	reserved -> given up:           by the planner's goroutine, for demand
+type Moves struct {
+	reservations *reservations.Ledger
+	classes      *pending.Classes
+
+	// mu is held while a move begins or is given up, so that only one of them happens. It is taken before the ledger's.
+	mu   sync.Mutex
+	open map[string]*openMove // by key
+	// gone says why moves were given up, until they are forgotten.
+	gone map[string]string
+	// unpaid are the moves that have begun since the last pass: their cost has to be taken from what has accrued.
+	unpaid []consolidation.Move
+}
+
+// openMove is a move with reserved capacity.
+type openMove struct {
+	consolidation.Move
+	begun bool
+	// uses are the nodes on which capacity is reserved; those that were launched for the move by their claims.
+	uses map[string]bool
+}
+
+func newMoves(r *reservations.Ledger, classes *pending.Classes) *Moves {
+	return &Moves{reservations: r, classes: classes, open: map[string]*openMove{}, gone: map[string]string{}}
+}
+
+// Ready is told the reschedulable pods that are on each of a move's nodes now. It extends the reservations by a minute, and reports whether
+// there is capacity for all of them on initialized nodes; otherwise the error says why the move can't be made any more, or is nil while nodes
+// are being launched.
+func (m *Moves) Ready(key string, now map[string][]*corev1.Pod) (ready bool, err error) {
+	return m.check(key, now, false)
+}
+
+// Begin is Ready, and from then on the move is no longer given up for demand, and its reservations are for the successors of its pods. After
+// an error the move has not begun.
+func (m *Moves) Begin(key string, now map[string][]*corev1.Pod) error {
+	ready, err := m.check(key, now, true)
+	if err == nil && !ready {
+		return errors.New("the nodes for its pods are not initialized yet")
+	}
+	return err
+}
+
+func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin bool) (ready bool, err error) {
+	wanted := map[string]map[ledger.Successor][]*corev1.Pod{}
+	for node, pods := range now {
+		if wanted[node], err = m.successors(pods); err != nil {
+			return false, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mv := m.open[key]
+	if mv == nil {
+		if why := m.gone[key]; why != "" {
+			return false, errors.New(why)
+		}
+		return false, errors.New("no capacity is reserved for it any more")
+	}
+	ready = true
+	m.reservations.Step(func(l *ledger.Ledger, at time.Time) {
+		for _, node := range mv.Nodes {
+			l.Extend(node, at.Add(moveHold))
+			held, up := l.Held(node)
+			total := 0
+			for _, n := range held {
+				total += n
+			}
+			if pods := missing(wanted[node], held); len(pods) > 0 && !mv.begun {
+				err = fmt.Errorf("no capacity is reserved for %s of node %s (%d without)", klog.KObj(first(pods)), node, len(pods))
+				return
+			}
+			ready = ready && up == total
+		}
+		if ready && begin {
+			for _, node := range mv.Nodes {
+				l.Begin(node)
+			}
+		}
+	})
+	if err != nil {
+		return false, err
+	}
+	if ready && begin && !mv.begun {
+		mv.begun = true
+		m.unpaid = append(m.unpaid, mv.Move)
+	}
+	return ready, nil
+}
+
+// first returns the first of some pods by name, so that a message about them stays the same.
+func first(pods []*corev1.Pod) *corev1.Pod {
+	return slices.MinFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// successors returns the pods that will replace these, by owner and class.
+func (m *Moves) successors(pods []*corev1.Pod) (map[ledger.Successor][]*corev1.Pod, error) {
+	out := map[ledger.Successor][]*corev1.Pod{}
+	for _, pod := range pods {
+		next, class, err := m.classes.Successor(pod)
+		if err != nil {
+			return nil, fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
+		}
+		key := ledger.Successor{Owner: objects.Controller(pod), Class: class.Key}
+		out[key] = append(out[key], next)
+	}
+	return out, nil
+}
+
+// Keep extends the reservations of a move by another minute.
+func (m *Moves) Keep(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mv := m.open[key]; mv != nil {
+		m.reservations.Step(func(l *ledger.Ledger, at time.Time) {
+			for _, node := range mv.Nodes {
+				l.Extend(node, at.Add(moveHold))
+			}
+		})
+	}
+}
+
+// Forget releases what is left of a move's reservations, and lifts the cordon of those of its nodes that are not being removed.
+func (m *Moves) Forget(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.gone, key)
+	if mv := m.open[key]; mv != nil {
+		m.release(mv)
+		delete(m.open, key)
+	}
+}
+
+// Leave gives up the moves that need a node and have not begun, because the node has to end. Those that have begun are left: their pods are
+// on their way.
+func (m *Moves) Leave(node string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, mv := range m.open {
+		if !mv.begun && (mv.uses[node] || slices.Contains(mv.Nodes, node)) {
+			m.gone[key] = "node " + node + ", which it needs, has to end"
+			m.release(mv)
+			delete(m.open, key)
+		}
+	}
+}
+
+func (m *Moves) release(mv *openMove) {
+	m.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
+		for _, node := range mv.Nodes {
+			l.Release(node)
+		}
+		for _, node := range mv.Nodes {
+			l.Unfence(node)
+		}
+	})
+}
+
+// reserved records a move whose capacity is reserved and whose nodes are fenced.
+func (m *Moves) reserved(key string, mv *openMove) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open[key] = mv
+	delete(m.gone, key)
+}
+
+// takeUnpaid returns the moves that have begun since the last call.
+func (m *Moves) takeUnpaid() []consolidation.Move {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := m.unpaid
+	m.unpaid = nil
+	return out
+}
+
+// yielding returns the nodes that moves would empty which have not begun; empty: there are none.
+func (m *Moves) yielding() map[string]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[string]bool{}
+	for _, mv := range m.open {
+		if !mv.begun {
+			for _, node := range mv.Nodes {
+				out[node] = true
+			}
+		}
+	}
+	return out
+}
+
+// giveUp gives up the moves of yields that a plan can't be carried out beside: it places pods on their nodes or where capacity is reserved for
+// them. yields is what the plan was made with. giveUp returns false, and does nothing, if one of these moves has begun meanwhile.
+func (m *Moves) giveUp(v *View, plan *capacity.Plan, yields map[string]bool) bool {
+	used := map[string]bool{}
+	for _, pl := range plan.Placements {
+		used[pl.Node] = true
+		if claim := v.Existing[pl.Node].Claim; claim != "" {
+			used[claim] = true
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var keys []string
+	for _, key := range slices.Sorted(maps.Keys(m.open)) {
+		mv := m.open[key]
+		touched := slices.ContainsFunc(mv.Nodes, func(node string) bool { return used[node] })
+		for node := range mv.uses {
+			touched = touched || used[node]
+		}
+		switch {
+		case !touched:
+		case mv.begun && yields[mv.Nodes[0]]:
+			return false
+		case !mv.begun:
+			keys = append(keys, key)
+		}
+	}
+	m.drop(keys)
+	return true
+}
+
+// giveUpAll gives up all moves that have not begun, and reports whether there were any.
+func (m *Moves) giveUpAll() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var keys []string
+	for _, key := range slices.Sorted(maps.Keys(m.open)) {
+		if !m.open[key].begun {
+			keys = append(keys, key)
+		}
+	}
+	m.drop(keys)
+	return len(keys) > 0
+}
+
+// drop gives moves up for demand; mu is held.
+func (m *Moves) drop(keys []string) {
+	for _, key := range keys {
+		m.gone[key] = "pods that wait need its capacity"
+		m.release(m.open[key])
+		delete(m.open, key)
+	}
+}
