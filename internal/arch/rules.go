@@ -39,7 +39,7 @@ func own(folders ...string) []string {
 }
 
 // launching is all that turns demand into instances: the launcher, and the packages that it is made of.
-var launching = own("pkg/launch", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/staticpool", "pkg/daemons", "pkg/podevents")
+var launching = own("pkg/launch", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/moves", "pkg/staticpool", "pkg/daemons", "pkg/podevents")
 
 // Rules of the module.
 var Rules = []Rule{

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -24,7 +25,7 @@ import (
 // due. Demand comes first: neither is done while pods wait for a plan. Views are taken and capacity is reserved on the planner's goroutine;
 // the proposal, which may take seconds, is made beside it from the view.
 type Consolidation struct {
-	*Moves
+	*moves.Moves
 	claims     Claims
 	namespaces *Namespaces
 	planning   *planning
@@ -140,7 +141,7 @@ func (c *Consolidation) Consolidate(ctx context.Context) {
 		return
 	}
 	demand := false
-	c.reservations.Read(func(l ledger.Reader) { demand = len(l.QueuedPods()) > 0 })
+	c.planning.viewer.reservations.Read(func(l ledger.Reader) { demand = len(l.QueuedPods()) > 0 })
 	if demand {
 		return
 	}
@@ -164,7 +165,7 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 	}
 	o := &consolidation.Options{Now: start, Pools: r.Pools, Accrual: &c.passes.accrual, Prices: c.planning.options, Boot: typicalBoot}
 	o.Prices.Forbidden = append(slices.Clone(o.Prices.Forbidden), c.forbidden(start)...)
-	for _, m := range c.takeUnpaid() {
+	for _, m := range c.TakeUnpaid() {
 		c.passes.accrual.Pay(&m, start)
 	}
 	c.passes.number++

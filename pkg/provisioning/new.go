@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
@@ -112,22 +113,21 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	v := &viewer{claims: p.Claims, types: p.Types, world: p.World, reservations: p.Reservations, pending: p.Pending, owners: p.Owners,
 		daemons: p.Daemons, spending: p.Spending, live: by.Live, status: by.Status, storage: &storageLimits{of: p.Pending.Classes.Storage()}, clock: p.Clock}
 	plans := &planning{viewer: v, planner: p.Planner, world: p.World, nodes: p.Nodes, pending: p.Pending, spending: p.Spending,
-		clock: p.Clock, options: cfg.Plan, refused: newFilterRefusals(p.Clock)}
-	moves := newMoves(p.Reservations, p.Pending.Classes)
+		clock: p.Clock, options: cfg.Plan, refused: newFilterRefusals(p.Clock), moves: moves.New(p.Reservations, p.Pending.Classes)}
 	passes := &passes{planner: consolidation.New()}
 	c := &Controllers{
 		Rounds: &Rounds{claims: p.Claims, gatherer: d.Gatherer, gangs: gangs, planning: plans, purchases: by.Purchases, committer: by.Committer,
-			refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, clock: p.Clock, verdicts: d.Verdicts, relief: d.Relief, moves: moves},
+			refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, clock: p.Clock, verdicts: d.Verdicts, relief: d.Relief},
 		Probes: &Probes{claims: p.Claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, namespaces: d.Namespaces, gangs: gangs,
-			planning: plans, committer: by.Committer, refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, heldFrom: map[guard.Key]int{}, moves: moves},
+			planning: plans, committer: by.Committer, refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, heldFrom: map[guard.Key]int{}},
 		Replacements: &Replacements{reservations: p.Reservations, pending: p.Pending, namespaces: d.Namespaces, triggers: d.Triggers, clock: p.Clock,
 			moves: map[string]*move{}},
 		Effects: &Effects{reservations: p.Reservations, pending: p.Pending, queue: by.Queue, events: p.Events, verdicts: d.Verdicts, launches: by.Launches,
 			tainted: by.Tainted, lookAtLog: by.LookAtLog, triggers: d.Triggers, relief: d.Relief, clock: p.Clock, passes: passes},
 	}
 	c.Relocation = &Relocation{moves: c.Replacements, claims: p.Claims, reservations: p.Reservations, pending: p.Pending, planning: plans,
-		committer: by.Committer, ownership: by.Ownership, world: p.World, yields: moves}
-	c.Consolidation = &Consolidation{Moves: moves, claims: p.Claims, namespaces: d.Namespaces, planning: plans, committer: by.Committer, ownership: by.Ownership,
+		committer: by.Committer, ownership: by.Ownership, world: p.World}
+	c.Consolidation = &Consolidation{Moves: plans.moves, claims: p.Claims, namespaces: d.Namespaces, planning: plans, committer: by.Committer, ownership: by.Ownership,
 		triggers: d.Triggers, background: by.Background, clock: p.Clock, passes: passes, refused: map[capacity.Forbidden]time.Time{}}
 	c.Provisioner = &Provisioner{rounds: c.Rounds, probes: c.Probes, relocation: c.Relocation, moves: c.Consolidation, daemons: d.Daemons, recovery: by.Recovery,
 		offers: &offers{reservations: p.Reservations, pending: p.Pending, viewer: v, world: p.World, planner: p.Rooms, nodes: p.Nodes,

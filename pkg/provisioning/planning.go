@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
@@ -29,6 +30,7 @@ type planning struct {
 	clock    clock.PassiveClock
 	options  capacity.Options
 	refused  *filterRefusals
+	moves    *moves.Moves // those that have not begun yield to what is planned
 }
 
 // decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are

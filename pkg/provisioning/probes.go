@@ -30,7 +30,6 @@ type Probes struct {
 	ownership    Ownership
 	triggers     *Triggers
 	heldFrom     map[guard.Key]int // at which pending pod the next search for a probe begins
-	moves        *Moves
 }
 
 // probePods is how many waiting pods a plan for a probe considers.
@@ -62,7 +61,7 @@ func (p *Probes) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		p.spending.Fruitless(key)
 		return
 	}
-	if p.moves.giveUpAll() { // what was reserved for moves may do for the pods that wait, and nothing need be bought
+	if p.planning.moves.GiveUpAll() { // what was reserved for moves may do for the pods that wait, and nothing need be bought
 		p.triggers.reopen()
 	}
 	v, plan, chosen, err := p.planProbe(ctx, key, due, waiting)

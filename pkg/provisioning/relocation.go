@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
@@ -32,7 +33,6 @@ type Relocation struct {
 	committer    Committer
 	ownership    Ownership
 	world        World
-	yields       *Moves
 }
 
 // Relocate plans capacity for the pods of all nodes that have to go, where it is missing:
@@ -41,19 +41,19 @@ type Relocation struct {
 //  2. Plan and verify their successors like any other demand.
 //  3. Reserve what was found for the owners, and launch what has to be bought.
 func (re *Relocation) Relocate(ctx context.Context) {
-	moves := re.moves.movesDue()
-	if len(moves) == 0 || re.ownership.Hold() != nil || re.ownership.TakesOver() || re.claims.Problem() != nil {
+	due := re.moves.movesDue()
+	if len(due) == 0 || re.ownership.Hold() != nil || re.ownership.TakesOver() || re.claims.Problem() != nil {
 		return
 	}
 	logger := klog.FromContext(ctx)
 	leaving := map[types.UID]string{} // pods without new capacity, and the node they leave
 	pods := map[types.UID]*corev1.Pod{}
 	var waiting []ledger.Waiting
-	for _, node := range slices.Sorted(maps.Keys(moves)) {
+	for _, node := range slices.Sorted(maps.Keys(due)) {
 		var held map[ledger.Successor]int
 		re.reservations.Read(func(l ledger.Reader) { held, _ = l.Held(node) })
-		wanted, _ := re.moves.successors(moves[node])
-		for _, pod := range missing(wanted, held) {
+		wanted, _ := re.moves.successors(due[node])
+		for _, pod := range moves.Missing(wanted, held) {
 			_, class, _ := re.pending.Classes.Successor(pod) // it had a class a moment ago
 			leaving[pod.UID], pods[pod.UID] = node, pod
 			waiting = append(waiting, ledger.Waiting{Ref: capacity.RefOf(pod), Class: class})
@@ -64,7 +64,7 @@ func (re *Relocation) Relocate(ctx context.Context) {
 	}
 	slices.SortFunc(waiting, func(a, b ledger.Waiting) int { return cmp.Compare(a.Ref.UID, b.Ref.UID) })
 	v, plan, err := re.decideMoves(ctx, waiting, pods)
-	if err == nil && (len(plan.Nodes) > 0 || len(plan.Refused) > 0) && re.yields.giveUpAll() { // nodes that have to go come first
+	if err == nil && (len(plan.Nodes) > 0 || len(plan.Refused) > 0) && re.planning.moves.GiveUpAll() { // nodes that have to go come first
 		v, plan, err = re.decideMoves(ctx, waiting, pods)
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (re *Relocation) Relocate(ctx context.Context) {
 			from[i] = leaving[pl.Pod.UID]
 			pl.Owner, pl.Pod = objects.Controller(pods[pl.Pod.UID]), capacity.PodRef{}
 		}
-		l.Move(id, placements, from, now.Add(moveHold), now)
+		l.Move(id, placements, from, now.Add(moves.Hold), now)
 	}
 	re.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: move,
 		Terms: Terms{Urgent: true, Pod: func(uid types.UID) *corev1.Pod { return pods[uid] }}})
@@ -92,7 +92,7 @@ func (re *Relocation) Relocate(ctx context.Context) {
 		}
 	}
 	re.moves.recordMissing(leaving, func(uid types.UID) string { return refused[uid] })
-	logger.V(2).Info("Planned capacity for pods of nodes that have to go", "nodes", len(moves), "pods", len(waiting), "placed", len(plan.Placements),
+	logger.V(2).Info("Planned capacity for pods of nodes that have to go", "nodes", len(due), "pods", len(waiting), "placed", len(plan.Placements),
 		"newNodes", len(plan.Nodes), "dollarsPerHour", plan.CostPerHour)
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
@@ -34,8 +35,6 @@ type Replacements struct {
 }
 
 const (
-	// moveHold is how long replacement capacity stays reserved after the last request for it.
-	moveHold = time.Minute
 	// moveTries bounds how often replacement capacity is planned for one node's pods, so that nodes that never register aren't launched
 	// again and again; firstMoveRetry is the back-off after the first try, doubled each time.
 	moveTries      = 4
@@ -62,7 +61,7 @@ func (r *Replacements) Replace(node string, pods []*corev1.Pod, avoid []string) 
 	var held map[ledger.Successor]int
 	up, total := 0, 0
 	r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
-		l.Extend(node, now.Add(moveHold))
+		l.Extend(node, now.Add(moves.Hold))
 		held, up = l.Held(node)
 	})
 	for _, n := range held {
@@ -75,7 +74,7 @@ func (r *Replacements) Replace(node string, pods []*corev1.Pod, avoid []string) 
 		r.moves[node] = mv
 	}
 	mv.pods, mv.avoid = pods, avoid
-	complete := len(missing(wanted, held)) == 0
+	complete := len(moves.Missing(wanted, held)) == 0
 	mv.asked = !complete && mv.tries < moveTries && !now.Before(mv.next)
 	try := mv.asked
 	why := mv.why
@@ -94,7 +93,7 @@ func (r *Replacements) Replace(node string, pods []*corev1.Pod, avoid []string) 
 
 // Keep extends the reservations that Replace has made.
 func (r *Replacements) Keep(node string) {
-	r.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Extend(node, now.Add(moveHold)) })
+	r.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Extend(node, now.Add(moves.Hold)) })
 }
 
 // Forget releases what is left of the reservations that Replace has made.
@@ -122,14 +121,6 @@ func (r *Replacements) successors(pods []*corev1.Pod) (out map[ledger.Successor]
 		out[key] = append(out[key], next)
 	}
 	return out, err
-}
-
-// missing returns the pods for whose successors no capacity is reserved, in no particular order.
-func missing(wanted map[ledger.Successor][]*corev1.Pod, held map[ledger.Successor]int) (out []*corev1.Pod) {
-	for key, pods := range wanted {
-		out = append(out, pods[min(held[key], len(pods)):]...)
-	}
-	return out
 }
 
 // movesDue returns the nodes for whose pods capacity is to be planned now. Once a node is drained Replace is no longer called for it: the

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 )
 
 // bound returns pods on a node.
@@ -38,7 +39,7 @@ func TestMissing(t *testing.T) {
 	pods := bound(4)
 	pods[3].OwnerReferences[0].UID = "other"
 	wanted, err := w.replacements().successors(pods)
-	if err != nil || len(missing(wanted, nil)) != 4 {
+	if err != nil || len(moves.Missing(wanted, nil)) != 4 {
 		t.Fatalf("wanted %v, problem %v", wanted, err)
 	}
 	held := map[ledger.Successor]int{}
@@ -47,7 +48,7 @@ func TestMissing(t *testing.T) {
 			held[key] = 2
 		}
 	}
-	if got := missing(wanted, held); len(got) != 2 {
+	if got := moves.Missing(wanted, held); len(got) != 2 {
 		t.Errorf("%d missing, want one of the three and the other's", len(got))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -64,7 +65,7 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 				continue
 			}
 			if a.fenced {
-				c.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
+				c.planning.viewer.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
 					for _, node := range a.Nodes {
 						l.Unfence(node)
 					}
@@ -106,9 +107,9 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 // fence cordons nodes in the ledger, all or none.
 func (c *Consolidation) fence(nodes []string) bool {
 	for i, node := range nodes {
-		if !c.reservations.Fence(node) {
+		if !c.planning.viewer.reservations.Fence(node) {
 			for _, before := range nodes[:i] {
-				c.reservations.Unfence(before)
+				c.planning.viewer.reservations.Unfence(before)
 			}
 			return false
 		}
@@ -161,7 +162,7 @@ func (c *Consolidation) matchPods(a *attempt, nodes map[string]*capacity.Node) {
 		if pod == nil {
 			continue
 		}
-		next, class, err := c.classes.Successor(pod)
+		next, class, err := c.planning.pending.Classes.Successor(pod)
 		switch n := nodes[pl.Node]; {
 		case err != nil:
 			a.fail("pod %s: %v", klog.KObj(pod), err)
@@ -337,7 +338,7 @@ func (c *Consolidation) commit(ctx context.Context, v *View, a *attempt) *consol
 			pl := &placements[i]
 			pl.Owner, pl.Pod = objects.Controller(a.pods[pl.Pod.UID]), capacity.PodRef{}
 		}
-		reserved = len(placements) == len(a.from) && l.Reserve(id, placements, a.from, now.Add(moveHold), now)
+		reserved = len(placements) == len(a.from) && l.Reserve(id, placements, a.from, now.Add(moves.Hold), now)
 	}
 	plan := &capacity.Plan{Nodes: slices.Clone(a.New), Placements: slices.Clone(a.Placements)}
 	for _, n := range a.New {
@@ -354,16 +355,16 @@ func (c *Consolidation) commit(ctx context.Context, v *View, a *attempt) *consol
 		return nil
 	}
 	due := &consolidation.Due{Move: *a.Move, Key: a.Nodes[0], Claims: map[string]string{}}
-	mv := &openMove{Move: *a.Move, uses: map[string]bool{}}
+	uses := map[string]bool{}
 	for _, pl := range a.Placements {
-		mv.uses[pl.Node] = true
+		uses[pl.Node] = true
 	}
 	for id, claim := range made.Claims {
 		due.Claims[id] = claim.Name
-		delete(mv.uses, id)
-		mv.uses[claim.Name] = true
+		delete(uses, id)
+		uses[claim.Name] = true
 	}
-	c.Moves.reserved(due.Key, mv)
+	c.Reserved(due.Key, *a.Move, uses)
 	return due
 }
 

@@ -28,7 +28,6 @@ type Rounds struct {
 	clock     clock.PassiveClock
 	verdicts  *Verdicts
 	relief    *Relief
-	moves     *Moves
 }
 
 // Round serves the demand of one burst.
@@ -92,12 +91,15 @@ func (r *Rounds) demandFirst(ctx context.Context, v *View, plan *capacity.Plan, 
 	if len(plan.Nodes) == 0 && len(plan.Refused) == 0 {
 		return v, plan
 	}
-	moves := r.moves.yielding()
+	moves := r.planning.moves.Yielding()
 	if len(moves) == 0 {
 		return v, plan
 	}
 	v2, without, err := r.planning.decideWithout(ctx, waiting, gangs, nil, moves)
-	if err != nil || !better(without, plan) || !r.moves.giveUp(v2, without, moves) {
+	if err != nil || !better(without, plan) {
+		return v, plan
+	}
+	if claim := func(node string) string { return v2.Existing[node].Claim }; !r.planning.moves.GiveUp(without, claim, moves) {
 		return v, plan
 	}
 	klog.FromContext(ctx).V(2).Info("Capacity that was reserved for moves goes to pods that wait", "newNodes", len(without.Nodes), "otherwise", len(plan.Nodes))

@@ -1,4 +1,7 @@
-package provisioning
+// Package moves keeps the moves of the consolidation for which capacity is reserved, from their reservation until they are given up for pods
+// that wait, or forgotten once their nodes have gone. It reserves nothing and ends nothing: the planner's goroutine reserves
+// (pkg/provisioning), the disruption controller begins and forgets (pkg/disruption).
+package moves
 
 import (
 	"cmp"
@@ -19,6 +22,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
+
+// Hold is how long capacity stays reserved for a move after it was last asked about.
+const Hold = time.Minute
 
 // Moves are the consolidation's moves for which capacity is reserved. As long as a move has not begun to drain its nodes it is given up when
 // pods that wait need its capacity. Safe for concurrent use.
@@ -46,7 +52,8 @@ type openMove struct {
 	uses map[string]bool
 }
 
-func newMoves(r *reservations.Ledger, classes *pending.Classes) *Moves {
+// New returns Moves without any.
+func New(r *reservations.Ledger, classes *pending.Classes) *Moves {
 	return &Moves{reservations: r, classes: classes, open: map[string]*openMove{}, gone: map[string]string{}}
 }
 
@@ -86,13 +93,13 @@ func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin bool) (rea
 	ready = true
 	m.reservations.Step(func(l *ledger.Ledger, at time.Time) {
 		for _, node := range mv.Nodes {
-			l.Extend(node, at.Add(moveHold))
+			l.Extend(node, at.Add(Hold))
 			held, up := l.Held(node)
 			total := 0
 			for _, n := range held {
 				total += n
 			}
-			if pods := missing(wanted[node], held); len(pods) > 0 && !mv.begun {
+			if pods := Missing(wanted[node], held); len(pods) > 0 && !mv.begun {
 				err = fmt.Errorf("no capacity is reserved for %s of node %s (%d without)", klog.KObj(first(pods)), node, len(pods))
 				return
 			}
@@ -135,6 +142,14 @@ func (m *Moves) successors(pods []*corev1.Pod) (map[ledger.Successor][]*corev1.P
 	return out, nil
 }
 
+// Missing returns the pods for whose successors no capacity is reserved, in no particular order.
+func Missing(wanted map[ledger.Successor][]*corev1.Pod, held map[ledger.Successor]int) (out []*corev1.Pod) {
+	for key, pods := range wanted {
+		out = append(out, pods[min(held[key], len(pods)):]...)
+	}
+	return out
+}
+
 // Keep extends the reservations of a move by another minute.
 func (m *Moves) Keep(key string) {
 	m.mu.Lock()
@@ -142,7 +157,7 @@ func (m *Moves) Keep(key string) {
 	if mv := m.open[key]; mv != nil {
 		m.reservations.Step(func(l *ledger.Ledger, at time.Time) {
 			for _, node := range mv.Nodes {
-				l.Extend(node, at.Add(moveHold))
+				l.Extend(node, at.Add(Hold))
 			}
 		})
 	}
@@ -184,16 +199,16 @@ func (m *Moves) release(mv *openMove) {
 	})
 }
 
-// reserved records a move whose capacity is reserved and whose nodes are fenced.
-func (m *Moves) reserved(key string, mv *openMove) {
+// Reserved records a move whose capacity is reserved and whose nodes are fenced.
+func (m *Moves) Reserved(key string, move consolidation.Move, uses map[string]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.open[key] = mv
+	m.open[key] = &openMove{Move: move, uses: uses}
 	delete(m.gone, key)
 }
 
-// takeUnpaid returns the moves that have begun since the last call.
-func (m *Moves) takeUnpaid() []consolidation.Move {
+// TakeUnpaid returns the moves that have begun since the last call.
+func (m *Moves) TakeUnpaid() []consolidation.Move {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := m.unpaid
@@ -201,8 +216,8 @@ func (m *Moves) takeUnpaid() []consolidation.Move {
 	return out
 }
 
-// yielding returns the nodes that moves would empty which have not begun; empty: there are none.
-func (m *Moves) yielding() map[string]bool {
+// Yielding returns the nodes that moves would empty which have not begun; empty: there are none.
+func (m *Moves) Yielding() map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string]bool{}
@@ -216,14 +231,14 @@ func (m *Moves) yielding() map[string]bool {
 	return out
 }
 
-// giveUp gives up the moves of yields that a plan can't be carried out beside: it places pods on their nodes or where capacity is reserved for
-// them. yields is what the plan was made with. giveUp returns false, and does nothing, if one of these moves has begun meanwhile.
-func (m *Moves) giveUp(v *View, plan *capacity.Plan, yields map[string]bool) bool {
+// GiveUp gives up the moves of yields that a plan can't be carried out beside: it places pods on their nodes or where capacity is reserved for
+// them. yields is what the plan was made with, claim returns the NodeClaim of a node. GiveUp returns false, and does nothing, if one of these moves has begun meanwhile.
+func (m *Moves) GiveUp(plan *capacity.Plan, claim func(node string) string, yields map[string]bool) bool {
 	used := map[string]bool{}
 	for _, pl := range plan.Placements {
 		used[pl.Node] = true
-		if claim := v.Existing[pl.Node].Claim; claim != "" {
-			used[claim] = true
+		if of := claim(pl.Node); of != "" {
+			used[of] = true
 		}
 	}
 	m.mu.Lock()
@@ -247,8 +262,8 @@ func (m *Moves) giveUp(v *View, plan *capacity.Plan, yields map[string]bool) boo
 	return true
 }
 
-// giveUpAll gives up all moves that have not begun, and reports whether there were any.
-func (m *Moves) giveUpAll() bool {
+// GiveUpAll gives up all moves that have not begun, and reports whether there were any.
+func (m *Moves) GiveUpAll() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var keys []string
