@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/controller/disruption"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
 	"k8s.io/kubernetes/pkg/controller/podgc"
 	"k8s.io/kubernetes/pkg/controller/tainteviction"
@@ -108,7 +109,7 @@ func newWorld(scheme *runtime.Scheme, s setting, cloudEnds func(providerID strin
 	return w, w.controllers(s)
 }
 
-// controllers runs the controllers of kube-controller-manager that affect a node's life.
+// controllers runs the controllers of kube-controller-manager that affect a node's life, and the one that counts disruption budgets.
 func (w *world) controllers(s setting) error {
 	kube := kubernetes.NewForConfigOrDie(w.api.Client().Config())
 	w.factory = informers.NewSharedInformerFactory(kube, 0)
@@ -123,7 +124,10 @@ func (w *world) controllers(s setting) error {
 		return fmt.Errorf("making the taint eviction controller: %w", err)
 	}
 	garbage := podgc.NewPodGCInternal(w.ctx, kube, core.Pods(), core.Nodes(), 1000, 20*time.Second, 40*time.Second)
-	w.run(nodes.Run, taints.Run, garbage.Run, w.manageCloudNodes)
+	apps := w.factory.Apps().V1()
+	budgets := disruption.NewDisruptionController(w.ctx, core.Pods(), w.factory.Policy().V1().PodDisruptionBudgets(), core.ReplicationControllers(), apps.ReplicaSets(),
+		apps.Deployments(), apps.StatefulSets(), kube, meta.NewDefaultRESTMapper(nil), nil, nil) // which finds no owners of other kinds
+	w.run(nodes.Run, taints.Run, garbage.Run, budgets.Run, w.manageCloudNodes)
 	return nil
 }
 

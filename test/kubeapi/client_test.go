@@ -156,7 +156,7 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// The server counts what the disruption controller would write into a budget's status.
+// Without a disruption controller, the server counts what that would write into the status of a budget.
 func TestEvictionsRespectBudgets(t *testing.T) {
 	bubble(t, func(t *testing.T, api *Server, c *Client, kube kubernetes.Interface) {
 		one := intstr.FromInt32(1)

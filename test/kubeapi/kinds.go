@@ -48,7 +48,7 @@ func prepareCreate(r schema.GroupResource, o *object) {
 	case r.Group == "batch" && r.Resource == "jobs":
 		selectOwnPods(o)
 		delete(o.Object, "status")
-	case strings.Contains(r.Group, "karpenter"), r.Group == "apps", r.Group == "batch":
+	case strings.Contains(r.Group, "karpenter"), r.Group == "apps", r.Group == "batch", r == budgetResource:
 		delete(o.Object, "status")
 	}
 }

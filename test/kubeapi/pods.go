@@ -10,10 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 var (
@@ -82,24 +80,8 @@ func (s *Server) evict(t *table, pod *object, e *policyv1.Eviction) error {
 	if o == nil {
 		o = &metav1.DeleteOptions{}
 	}
-	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
-	if phase == string(corev1.PodRunning) && pod.GetDeletionTimestamp() == nil {
-		budgets := 0
-		for _, b := range s.table(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}).sorted() {
-			covers, allowed, err := s.budget(t, b, pod)
-			if err != nil {
-				return apierrors.NewInternalError(err)
-			}
-			if !covers {
-				continue
-			}
-			if budgets++; budgets > 1 {
-				return apierrors.NewInternalError(fmt.Errorf("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."))
-			}
-			if !allowed {
-				return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-			}
-		}
+	if err := s.permit(t, pod, len(o.DryRun) > 0); err != nil {
+		return err
 	}
 	if err := preconditions(t, pod, o); err != nil {
 		return err
@@ -132,46 +114,6 @@ func (s *Server) disrupt(t *table, pod *object) (*object, error) {
 	}
 	next.Object["status"] = raw["status"]
 	return s.commit(t, pod, next), nil
-}
-
-// budget reports whether the disruption budget covers the pod, and whether it allows its eviction. It counts here what the disruption
-// controller would have written into the budget's status.
-func (s *Server) budget(pods *table, b, pod *object) (covers, allowed bool, err error) {
-	if b.GetNamespace() != pod.GetNamespace() {
-		return false, false, nil
-	}
-	var pdb policyv1.PodDisruptionBudget
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.Object, &pdb); err != nil {
-		return false, false, err
-	}
-	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-	if err != nil || !selector.Matches(labels.Set(pod.GetLabels())) {
-		return false, false, err
-	}
-	total, healthy := 0, 0
-	for _, o := range pods.sorted() {
-		if o.GetNamespace() != pod.GetNamespace() || !selector.Matches(labels.Set(o.GetLabels())) {
-			continue
-		}
-		total++
-		var p corev1.Pod
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p); err != nil {
-			return false, false, err
-		}
-		if p.DeletionTimestamp == nil && readyPod(&p) {
-			healthy++
-		}
-	}
-	wanted := 0
-	switch {
-	case pdb.Spec.MinAvailable != nil:
-		wanted, err = intstr.GetScaledValueFromIntOrPercent(pdb.Spec.MinAvailable, total, true)
-	case pdb.Spec.MaxUnavailable != nil:
-		var most int
-		most, err = intstr.GetScaledValueFromIntOrPercent(pdb.Spec.MaxUnavailable, total, true)
-		wanted = total - most
-	}
-	return true, healthy-1 >= wanted, err
 }
 
 func readyPod(p *corev1.Pod) bool {
