@@ -88,3 +88,20 @@ func TestSpendingGuardMayDoWhatItDoes(t *testing.T) {
 		}
 	}
 }
+
+// The shipped rules allow what consolidation reads and writes.
+func TestConsolidationMayDoWhatItDoes(t *testing.T) {
+	for _, folder := range []string{"replace", "secondary"} {
+		files, err := manifests.Folder(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster, _ := rules(files)
+		for _, ask := range [][3]string{{"list", "policy", "poddisruptionbudgets"}, {"watch", "policy", "poddisruptionbudgets"}, {"list", "", "namespaces"},
+			{"watch", "", "namespaces"}, {"list", "", "pods"}, {"patch", "", "nodes"}, {"patch", "karpenter.sh", "nodeclaims"}, {"delete", "karpenter.sh", "nodeclaims"}} {
+			if !may(cluster, ask[0], ask[1], ask[2], "") {
+				t.Errorf("%s: may not %s %s", folder, ask[0], ask[2])
+			}
+		}
+	}
+}

@@ -17,7 +17,7 @@ import (
 func (r *removals) budgets(s *cluster, reason karpv1.DisruptionReason, due []*decision) map[string]int {
 	left := map[string]int{}
 	for _, p := range s.pools {
-		total, disrupting := r.count(s, p)
+		total, disrupting := r.terminations.count(s, p, func(m *candidate) bool { return r.terminations.unavailable(m) || r.moves.has(m.uid()) })
 		left[p.Name] = max(allowed(p.Spec.Disruption.Budgets, r.clock, total, reason)-disrupting, 0)
 		allowedDisruptions.WithLabelValues(p.Name, string(reason)).Set(float64(left[p.Name]))
 	}
@@ -32,20 +32,25 @@ func (r *removals) budgets(s *cluster, reason karpv1.DisruptionReason, due []*de
 	return left
 }
 
-// count counts a pool's initialized nodes, and those of them that are being terminated or are not Ready. A node whose instance is
-// terminating is no longer part of the pool.
-func (r *removals) count(s *cluster, p *karpv1.NodePool) (total, disrupting int) {
+// count counts a pool's initialized nodes, and those of them that are being disrupted. A node whose instance is terminating is no longer
+// part of the pool.
+func (t *terminations) count(s *cluster, p *karpv1.NodePool, disrupting func(*candidate) bool) (total, disrupted int) {
 	for _, m := range s.candidates {
 		if m.pool != p || condition(m.claim, karpv1.ConditionTypeInitialized) == nil ||
 			condition(m.claim, karpv1.ConditionTypeInstanceTerminating) != nil {
 			continue
 		}
 		total++
-		if m.node == nil || !objects.Ready(m.node) || m.node.DeletionTimestamp != nil || m.claim.DeletionTimestamp != nil || r.terminations.deleted[m.uid()] {
-			disrupting++
+		if disrupting(m) {
+			disrupted++
 		}
 	}
-	return total, disrupting
+	return total, disrupted
+}
+
+// unavailable reports whether a node is being terminated or isn't Ready.
+func (t *terminations) unavailable(m *candidate) bool {
+	return m.node == nil || !objects.Ready(m.node) || m.node.DeletionTimestamp != nil || m.claim.DeletionTimestamp != nil || t.deleted[m.uid()]
 }
 
 // allowed returns how many of a pool's nodes may be disrupted at a time for a reason: the minimum over the active budgets for this reason.

@@ -24,6 +24,20 @@ func (m *candidate) uid() string { return string(m.claim.UID) }
 type cluster struct {
 	candidates []*candidate
 	pools      []*karpv1.NodePool
+	byNode     map[string]*candidate // of those with a Node, by its name
+	byUID      map[string]*candidate
+	byName     map[string]*candidate
+}
+
+// index makes candidates available by name.
+func (s *cluster) index() {
+	s.byNode, s.byUID, s.byName = map[string]*candidate{}, map[string]*candidate{}, map[string]*candidate{}
+	for _, m := range s.candidates {
+		s.byUID[m.uid()], s.byName[m.claim.Name] = m, m
+		if m.node != nil {
+			s.byNode[m.node.Name] = m
+		}
+	}
 }
 
 // condition returns a claim's condition if it is True, else nil.

@@ -17,12 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Config holds the parts of a Controller. All are required.
+// Config holds the parts of a Controller. All are required, except Consolidation and the functions that only it needs.
 type Config struct {
 	Kube      kubernetes.Interface
 	Informers informers.SharedInformerFactory
@@ -33,6 +34,14 @@ type Config struct {
 	Nodes  Nodes
 	// Replacements plans capacity for a node's pods before the node is drained.
 	Replacements Replacements
+	// Consolidation plans which used nodes to empty; nil: used nodes are kept. It calls Changed when there is a result.
+	Consolidation Consolidation
+	// Class returns the class of the pod's successor; the error says why no capacity can be planned for it.
+	Class func(pod *corev1.Pod) (*capacity.Class, error)
+	// Ours reports whether our scheduler places the pod.
+	Ours func(pod *corev1.Pod) bool
+	// Price returns what a claim's node costs now, as consolidation.Candidate.Price has it.
+	Price func(claim *karpv1.NodeClaim) (dollarsPerHour float64, known bool)
 	// Taken returns when the capacity that a claim's instance runs on is taken back, and why; false: never, or that is unknown.
 	Taken func(claim *karpv1.NodeClaim) (at time.Time, why string, ok bool)
 	// Lost is called for a claim whose instance the cloud takes back for lack of capacity, perhaps more than once.
@@ -65,6 +74,10 @@ type Controller struct {
 func New(cfg Config) (*Controller, error) {
 	core := cfg.Informers.Core().V1()
 	core.Nodes().Informer() // requested here so that the factory's owner starts this informer with the others
+	if cfg.Consolidation != nil {
+		core.Namespaces().Informer()
+		cfg.Informers.Policy().V1().PodDisruptionBudgets().Informer()
+	}
 	c := &Controller{pods: core.Pods().Informer(), clock: cfg.Clock}
 	if err := pods.Index(c.pods); err != nil {
 		return nil, err

@@ -8,6 +8,10 @@
 //	expiry        nodes whose expireAfter is over, or whose capacity block ends, replaced before they are drained
 //	emptiness     nodes without pods of their own for consolidateAfter, as many as the disruption budgets of their pool allow
 //
+// Used nodes are emptied to save money where a Consolidation is given (consolidation.go): a planner decides which ones, and reserves capacity for
+// their pods. usednodes.go says what each node and its pods mean for that (podrules.go, pdb.go), policy.go what its pool allows, moves.go
+// empties the nodes, and kept.go says why the others are kept.
+//
 // Nodes that have to end are replaced (replacement.go), those that may be terminated are removed while they are empty (removal.go). Both keep
 // pods off with a cordon (cordon.go) and delete claims in one place (termination.go).
 //
@@ -19,6 +23,9 @@
 // A pod may be bound between the decision and the deletion. Our own scheduler is kept off by a cordon (Fence): from that step on it binds
 // nothing there. Other schedulers are kept off by a taint. Only then the node's pods are read once more from the API, and only if there are
 // none the claim is deleted; otherwise cordon and taint are removed.
+//
+// Nodes that are emptied to save money are fenced by the planner when it reserves capacity. They are tainted, and their pods read from the API,
+// only when all of that capacity is usable; if the planner still has capacity for each of these pods, the claims are deleted.
 //
 // The package doesn't repair nodes, and it evicts nothing.
 package disruption

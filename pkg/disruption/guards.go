@@ -3,7 +3,6 @@ package disruption
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -45,19 +44,37 @@ func consolidationBlockers(m *candidate) []string {
 
 // protected returns why a node may not be disrupted voluntarily. DaemonSet pods and static pods may protect it, too.
 func protected(m *candidate, bound []*corev1.Pod, now time.Time) error {
+	switch by := protection(m, bound, now); {
+	case by == nil:
+		return nil
+	case by.pod != nil:
+		return fmt.Errorf("disruption is blocked by pod %s, which asks not to be disrupted", klog.KObj(by.pod))
+	default:
+		return errors.New("disruption is blocked by the annotation " + by.annotation)
+	}
+}
+
+// protector is what keeps a node from being disrupted voluntarily: an annotation of node or claim, or a pod.
+type protector struct {
+	annotation string
+	pod        *corev1.Pod
+	until      time.Time // zero: for ever
+}
+
+// protection returns what keeps a node from being disrupted voluntarily; nil: nothing.
+func protection(m *candidate, bound []*corev1.Pod, now time.Time) *protector {
 	if m.node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" || m.claim.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
-		return errors.New("disruption is blocked by the annotation " + karpv1.DoNotDisruptAnnotationKey)
+		return &protector{annotation: karpv1.DoNotDisruptAnnotationKey}
 	}
 	for _, key := range consolidationBlockers(m) {
 		if m.node.Annotations[key] == "true" {
-			return errors.New("disruption is blocked by the annotation " + key)
+			return &protector{annotation: key}
 		}
 	}
-	if i := slices.IndexFunc(bound, func(p *corev1.Pod) bool {
-		yes, _ := pods.DoNotDisrupt(p, now)
-		return yes && !objects.Ended(p) && !pods.Terminating(p)
-	}); i >= 0 {
-		return fmt.Errorf("disruption is blocked by pod %s, which asks not to be disrupted", klog.KObj(bound[i]))
+	for _, p := range bound {
+		if yes, until := pods.DoNotDisrupt(p, now); yes && !objects.Ended(p) && !pods.Terminating(p) {
+			return &protector{pod: p, until: until}
+		}
 	}
 	return nil
 }

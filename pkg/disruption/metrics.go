@@ -14,6 +14,11 @@ const (
 	reasonDryRun  = "DisruptionDryRun"
 	reasonReplace = "ReplacementPlanned"
 	reasonNoRoom  = "ReplacementMissing"
+
+	reasonMove             = "ConsolidationPlanned"
+	reasonMoveGivenUp      = "ConsolidationGivenUp"
+	reasonUnconsolidatable = "Unconsolidatable"
+	reasonAnnotation       = "AnnotationIgnored"
 )
 
 var (
@@ -25,6 +30,20 @@ var (
 		Namespace: "dovetail", Subsystem: "disruption", Name: "allowed",
 		Help: "Nodes of a pool that its disruption budgets allow to terminate now, by reason.", StabilityLevel: metrics.ALPHA,
 	}, []string{poolmetrics.Label, "reason"})
+	keptGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "dovetail", Subsystem: "consolidation", Name: "kept_nodes",
+		Help: "Nodes of a pool that consolidation keeps, by the kind of reason.", StabilityLevel: metrics.ALPHA,
+	}, []string{poolmetrics.Label, "kind"})
+	movesTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "dovetail", Subsystem: "consolidation", Name: "moves_total",
+		Help: "Moves that empty used nodes, by the pool of their first node and by result: reserved, begun, done, given_up.", StabilityLevel: metrics.ALPHA,
+	}, []string{poolmetrics.Label, "result"})
+	movedPods = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "dovetail", Subsystem: "consolidation", Name: "pods_moved_total",
+		Help: "Pods on nodes of a pool that were to be evicted when the move of their node began.", StabilityLevel: metrics.ALPHA,
+	}, []string{poolmetrics.Label})
 )
 
-func init() { poolmetrics.MustRegister(decisions, allowedDisruptions) }
+func init() {
+	poolmetrics.MustRegister(decisions, allowedDisruptions, keptGauge, movesTotal, movedPods)
+}

@@ -19,14 +19,15 @@ const pollEvery = 10 * time.Second
 
 // passes is what one goroutine needs to make passes. It isn't safe for concurrent use.
 type passes struct {
-	claims       client.Reader
-	nodes        corelisters.NodeLister
-	hold         func() error
-	clock        clock.Clock
-	cordons      *cordons
-	terminations *terminations
-	replacements *replacements
-	removals     *removals
+	claims         client.Reader
+	nodes          corelisters.NodeLister
+	hold           func() error
+	clock          clock.Clock
+	cordons        *cordons
+	terminations   *terminations
+	replacements   *replacements
+	removals       *removals
+	consolidations *consolidations
 }
 
 func newPasses(cfg *Config, pods cache.Indexer) passes {
@@ -36,9 +37,12 @@ func newPasses(cfg *Config, pods cache.Indexer) passes {
 		terminations: &terminations{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, brake: cfg.Brake, dryRun: cfg.DryRun, ending: cfg.Ending,
 			deleted: map[string]bool{}, reported: map[string]time.Time{}},
 	}
+	bound := nodePods{cfg.Kube, pods}
 	p.replacements = &replacements{capacity: cfg.Replacements, cordons: p.cordons, terminations: p.terminations, pods: pods, recorder: cfg.Recorder,
 		begun: map[string]*replacedNode{}}
-	p.removals = &removals{kube: cfg.Kube, cordons: p.cordons, terminations: p.terminations, pods: pods, recorder: cfg.Recorder, clock: cfg.Clock}
+	p.consolidations = newConsolidations(cfg, bound, p.cordons, p.terminations, p.replacements)
+	p.replacements.moves = p.consolidations.moves
+	p.removals = &removals{bound: bound, cordons: p.cordons, terminations: p.terminations, moves: p.consolidations.moves, recorder: cfg.Recorder, clock: cfg.Clock}
 	for _, r := range reasons(cfg, pods) {
 		if r.budget() == "" {
 			p.replacements.reasons = append(p.replacements.reasons, r)
@@ -53,9 +57,11 @@ func newPasses(cfg *Config, pods cache.Indexer) passes {
 //
 //  1. Read pools, claims and nodes.
 //  2. Remove taints left over from interrupted passes.
-//  3. Find the nodes that have to end, and whether there is capacity for their pods.
-//  4. Find the nodes that may be terminated because they are empty, and how many of them each pool allows.
-//  5. Starting with the longest empty one, cordon each, taint it and check it again, until the budget is used up.
+//  3. Take over which used nodes can be emptied, and why the others are kept.
+//  4. Find the nodes that have to end, and whether there is capacity for their pods.
+//  5. Find the nodes that may be terminated because they are empty, and how many of them each pool allows.
+//  6. Starting with the longest empty one, cordon each, taint it and check it again, until the budget is used up.
+//  7. Empty used nodes for whose pods capacity is reserved elsewhere, and ask which ones to empty next.
 //
 // It returns when to make the next pass. watched is since when this process has seen pod events.
 func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, error) {
@@ -69,16 +75,19 @@ func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, err
 	}
 	p.terminations.prune(s)
 	errs := p.cordons.clearStale(ctx, s, func(m *candidate) bool {
-		return p.terminations.deleted[m.uid()] || p.replacements.begun[m.uid()] != nil
+		return p.terminations.deleted[m.uid()] || p.replacements.begun[m.uid()] != nil || p.consolidations.moves.has(m.uid())
 	})
+	errs = append(errs, p.consolidations.collect(ctx, s)...)
 	next, failed := p.replacements.pass(ctx, s)
 	errs = append(errs, failed...)
 	soon, failed := p.removals.pass(ctx, s)
 	errs = append(errs, failed...)
+	moves, failed := p.consolidations.pass(ctx, s)
+	errs = append(errs, failed...)
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		return 0, err
 	}
-	return earliest(next, soon, p.terminations.brake.Wait(p.clock.Now())), nil
+	return earliest(next, soon, moves, p.terminations.brake.Wait(p.clock.Now())), nil
 }
 
 // read reads pools and claims and finds each claim's Node.
@@ -105,6 +114,7 @@ func (p *passes) read(ctx context.Context, watched time.Time) (*cluster, error) 
 		}
 		s.candidates = append(s.candidates, m)
 	}
+	s.index()
 	return s, nil
 }
 

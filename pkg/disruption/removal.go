@@ -8,10 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -22,10 +18,10 @@ import (
 // removals terminates nodes that may be terminated, none of which has pods of its own. Only the goroutine that makes the passes uses it.
 type removals struct {
 	reasons      []reason
-	kube         kubernetes.Interface
+	bound        nodePods
 	cordons      *cordons
 	terminations *terminations
-	pods         cache.Indexer
+	moves        *moves
 	recorder     events.EventRecorder
 	clock        clock.Clock
 }
@@ -66,7 +62,7 @@ func (r *removals) pass(ctx context.Context, s *cluster) (soon time.Duration, er
 func (r *removals) due(s *cluster, reason reason) (due []*decision, soon time.Duration, err error) {
 	now := r.clock.Now()
 	for _, m := range s.candidates {
-		if r.terminations.deleted[m.uid()] {
+		if r.terminations.deleted[m.uid()] || r.moves.has(m.uid()) {
 			continue
 		}
 		d, err := reason.decide(m, now)
@@ -79,7 +75,7 @@ func (r *removals) due(s *cluster, reason reason) (due []*decision, soon time.Du
 			soon = nearer(soon, wait)
 			continue
 		}
-		bound, err := pods.OnNode(r.pods, m.node.Name)
+		bound, err := r.bound.cached(m.node.Name)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -126,15 +122,9 @@ func (r *removals) remove(ctx context.Context, d *decision) (ended bool, err err
 		return false, fmt.Errorf("tainting an empty node: %w", err)
 	}
 	now := r.clock.Now()
-	list, err := r.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", d.node.Name).String(),
-	})
+	bound, err := r.bound.live(ctx, d.node.Name)
 	if err != nil {
-		return false, fmt.Errorf("listing the pods of node %s: %w", d.node.Name, err)
-	}
-	var bound []*corev1.Pod
-	for i := range list.Items {
-		bound = append(bound, &list.Items[i])
+		return false, err
 	}
 	if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) || protected(d.candidate, bound, now) != nil {
 		logger.V(3).Info("A pod was bound to an empty node at the last moment; the node stays")

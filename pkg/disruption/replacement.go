@@ -38,6 +38,7 @@ type replacements struct {
 	capacity     Replacements
 	cordons      *cordons
 	terminations *terminations
+	moves        *moves
 	pods         cache.Indexer
 	recorder     events.EventRecorder
 	// begun holds the nodes that are being replaced, by the UID of their claims. It may be lost at any moment.
@@ -116,12 +117,16 @@ func (r *replacements) decide(m *candidate, now time.Time) (*decision, error) {
 
 // advance takes the replacement of one node a step further and returns when to do so again:
 //
-//  1. Before its time is over: do nothing if it has no pods to be moved (emptiness may terminate it); otherwise
-//  2. cordon and taint it, and ask for capacity for its pods.
-//  3. When the capacity is there, or the time over, delete its claim, as soon as the brake allows.
+//  1. Give up emptying it to save money, unless it is being drained for that already.
+//  2. Before its time is over: do nothing if it has no pods to be moved (emptiness may terminate it); otherwise
+//  3. cordon and taint it, and ask for capacity for its pods.
+//  4. When the capacity is there, or the time over, delete its claim, as soon as the brake allows.
 func (r *replacements) advance(ctx context.Context, d *decision, avoid []string, now time.Time) (time.Duration, error) {
 	if r.terminations.dry(ctx, d) {
 		return 0, nil
+	}
+	if draining, err := r.moves.overtake(ctx, d); err != nil || draining && now.Before(d.at) {
+		return replaceEvery, err
 	}
 	if now.Before(d.at) {
 		ready, err := r.prepare(ctx, d, avoid, now)

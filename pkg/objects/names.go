@@ -29,9 +29,15 @@ const (
 	// AnnotationPauseDisruption on a NodePool or Provisioner is written by its owner and read before a node is disrupted: "true", or anything that isn't
 	// a spelling of false, keeps all nodes of the pool. Stable.
 	AnnotationPauseDisruption = "dovetail.sh/pause-disruption"
+	// AnnotationRestartCost on a NodePool, Namespace or Pod is written by its owner and read by consolidation: for how long a pod could run
+	// for what its restart costs, a duration of zero or more, "10m". Stable.
+	AnnotationRestartCost = "dovetail.sh/restart-cost"
 	// AnnotationRetry on a NodePool, EC2NodeClass, Provisioner, Deployment, ReplicaSet, StatefulSet or Job is written by its owner and read by the
 	// spending guard: each new value, whatever it says, asks for a probe at once. Stable.
 	AnnotationRetry = "dovetail.sh/retry"
+	// AnnotationSpotFlexibility on a NodePool is written by its owner and read by consolidation: how many instance types must be cheaper
+	// before a spot node is replaced by a spot node, a whole number above zero, "5". Stable.
+	AnnotationSpotFlexibility = "dovetail.sh/spot-flexibility"
 )
 
 // Annotations that Dovetail writes.
@@ -51,6 +57,9 @@ const (
 	// AnnotationInterrupted on a NodeClaim is written when the cloud announces the end of its instance, and read by disruption: the
 	// time by which the node is drained and why, "2026-11-21T22:45:00Z SpotInterrupted". Internal.
 	AnnotationInterrupted = "dovetail.sh/interrupted"
+	// AnnotationKept on a NodeClaim is written by consolidation, for people: why the node is not emptied, "Young: the node is new: ...".
+	// Internal.
+	AnnotationKept = "dovetail.sh/kept"
 	// AnnotationFailed on a Node is written when its claim is given up and read by the transform of the scheduler's Node informer: why, a
 	// sentence. All of the Node's taints are visible to the scheduler then. Internal.
 	AnnotationFailed = "dovetail.sh/failed"

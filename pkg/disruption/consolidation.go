@@ -1,0 +1,154 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+)
+
+// Consolidation plans which used nodes to empty, and reserves capacity elsewhere for the pods of those that are due. All methods return at
+// once.
+type Consolidation interface {
+	// Ask asks for a pass. It is made when no demand waits; a newer request replaces one that hasn't begun.
+	Ask(r *consolidation.Request)
+	// Result returns what the last finished pass has found, once; nil: nothing new.
+	Result() *consolidation.Result
+	// Ready is told the reschedulable pods that are on each of a move's nodes now. It extends the reservations by a minute, and reports whether
+	// there is capacity for all of them on initialized nodes; otherwise the error says why the move can't be made any more (given up for
+	// demand, a pod without reservation, capacity lost), or is nil while nodes are being launched.
+	Ready(key string, now map[string][]*corev1.Pod) (ready bool, err error)
+	// Begin is Ready, and from then on the move isn't given up for demand any more. After an error it has not begun.
+	Begin(key string, now map[string][]*corev1.Pod) error
+	// Keep extends the reservations of a move that has begun by another minute.
+	Keep(key string)
+	// Forget releases what is left of a move's reservations and lifts the cordon of its nodes that are not being removed.
+	Forget(key string)
+}
+
+const (
+	// askEvery is the shortest time between two requests, askAgain how long the planner has for an answer.
+	askEvery = 10 * time.Second
+	askAgain = 5 * time.Minute
+)
+
+// consolidations asks for moves, makes them, and says why the other nodes are kept. Only the goroutine that makes the passes uses it. What
+// it holds may be lost at any moment: moves that haven't begun are forgotten then, and the capacity reserved for them is released by itself.
+type consolidations struct {
+	planner  Consolidation // nil: nothing is consolidated
+	clock    clock.Clock
+	dryRun   bool
+	nodes    *usedNodes
+	policies *policies
+	moves    *moves
+	kept     *keptNodes
+	budgets  *moveBudgets
+
+	terminations *terminations
+	// asked is when the request was made that isn't answered yet; zero: there is none. last is when the last one was made.
+	asked, last time.Time
+}
+
+func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminations *terminations, replacements *replacements) *consolidations {
+	settings := &settings{recorder: cfg.Recorder, reported: map[string]bool{}}
+	c := &consolidations{planner: cfg.Consolidation, clock: cfg.Clock, dryRun: cfg.DryRun, policies: &policies{settings}, terminations: terminations}
+	c.kept = &keptNodes{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, nodes: map[string]*keptNode{}, series: map[[2]string]bool{}}
+	c.moves = &moves{planner: cfg.Consolidation, price: cfg.Price, cordons: cordons, terminations: terminations, bound: bound, replacements: replacements, kept: c.kept,
+		recorder: cfg.Recorder, open: openMoves{byUID: map[string]*move{}}, memory: moveMemory{failed: map[string]failure{}, received: map[string]time.Time{}}}
+	c.budgets = &moveBudgets{clock: cfg.Clock, terminations: terminations, replacements: replacements, moves: c.moves}
+	c.moves.budgets = c.budgets
+	if cfg.Consolidation == nil {
+		return c
+	}
+	rules := &podRules{successor: cfg.Class, ours: cfg.Ours, namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
+		budgets: &podBudgets{lister: cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()}, settings: settings, known: map[*corev1.Pod]*knownPod{}}
+	c.moves.rules = rules
+	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil}
+	return c
+}
+
+// collect takes the result of the last request: moves with reserved capacity, and reasons why nodes are kept.
+func (c *consolidations) collect(ctx context.Context, s *cluster) (errs []error) {
+	if c.planner == nil {
+		return nil
+	}
+	now := c.clock.Now()
+	c.moves.prune(s, now)
+	result := c.planner.Result()
+	if result == nil {
+		return nil
+	}
+	c.asked = time.Time{}
+	for i := range result.Moves {
+		due := &result.Moves[i]
+		if due.Key == "" {
+			c.report(ctx, s, due)
+			continue
+		}
+		if err := c.moves.reserve(ctx, s, due, now); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	c.kept.record(s, result, c.moves)
+	return errs
+}
+
+// report says in a dry run that a move would be made.
+func (c *consolidations) report(ctx context.Context, s *cluster, due *consolidation.Due) {
+	if !c.dryRun {
+		klog.FromContext(ctx).Error(errors.New("a move without reserved capacity"), "A move is not made", "nodes", due.Nodes)
+		return
+	}
+	for _, node := range due.Nodes {
+		if m := s.byNode[node]; m != nil {
+			c.terminations.dry(ctx, decisionOf(m, due))
+		}
+	}
+}
+
+// pass takes the moves further, writes why nodes are kept, and asks for the next moves. It returns when to run again (0: nothing is near).
+func (c *consolidations) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
+	if c.planner == nil {
+		return 0, nil
+	}
+	now := c.clock.Now()
+	soon, errs = c.moves.pass(ctx, s, now)
+	c.kept.write(ctx, s)
+	wait, err := c.ask(s, now)
+	return nearer(soon, wait), append(errs, err)
+}
+
+// ask asks for moves, and returns when to ask again (0: when the planner has answered).
+func (c *consolidations) ask(s *cluster, now time.Time) (time.Duration, error) {
+	switch {
+	case !c.asked.IsZero() && now.Sub(c.asked) < askAgain:
+		return 0, nil
+	case c.moves.takeEnded(): // what they used is free again
+	case now.Sub(c.last) < askEvery:
+		return askEvery - now.Sub(c.last), nil
+	}
+	r := &consolidation.Request{ProposeOnly: c.dryRun, Pools: map[string]consolidation.Policy{}}
+	for _, p := range s.pools {
+		left := c.budgets.left(s, p)
+		allowedDisruptions.WithLabelValues(p.Name, string(karpv1.DisruptionReasonUnderutilized)).Set(float64(left))
+		r.Pools[p.Name] = c.policies.of(p, left)
+	}
+	var err error
+	if r.Candidates, err = c.nodes.all(s, c.moves.occupied, now); err != nil {
+		return 0, err
+	}
+	c.asked, c.last = now, now
+	c.planner.Ask(r)
+	return 0, nil
+}
+
+// decisionOf returns the decision to terminate a node of a move.
+func decisionOf(m *candidate, due *consolidation.Due) *decision {
+	return &decision{candidate: m, reason: string(due.Reason), message: dueText(due)}
+}

@@ -1,0 +1,474 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+)
+
+const (
+	// moveTimeout is how long a move may take from its reservation until it begins to drain.
+	moveTimeout = 10 * time.Minute
+	// moveBackOff is for how long the nodes of a move that failed are no candidates.
+	moveBackOff = 15 * time.Minute
+)
+
+// moves makes the moves for which capacity is reserved. Only the goroutine that makes the passes uses it.
+type moves struct {
+	planner      Consolidation // nil: there are no moves
+	price        func(*karpv1.NodeClaim) (dollarsPerHour float64, known bool)
+	cordons      *cordons
+	terminations *terminations
+	bound        nodePods
+	rules        *podRules
+	replacements *replacements
+	budgets      *moveBudgets
+	kept         *keptNodes
+	recorder     events.EventRecorder
+	open         openMoves
+	memory       moveMemory
+}
+
+// openMoves are the moves that have not ended, in the order in which they were reserved.
+type openMoves struct {
+	list  []*move
+	byUID map[string]*move // by the UIDs of their nodes' claims
+}
+
+func (o *openMoves) add(mv *move) {
+	o.list = append(o.list, mv)
+	for _, src := range mv.sources {
+		o.byUID[src.uid()] = mv
+	}
+}
+
+func (o *openMoves) remove(mv *move) {
+	o.list = slices.DeleteFunc(o.list, func(other *move) bool { return other == mv })
+	maps.DeleteFunc(o.byUID, func(_ string, other *move) bool { return other == mv })
+}
+
+// moveMemory is what is remembered of moves that have ended.
+type moveMemory struct {
+	failed   map[string]failure   // by the UID of claims
+	received map[string]time.Time // until when nodes that took pods are no candidates, by name
+	ended    bool                 // a move has ended since the last request
+}
+
+// failure is why a node's move failed, and until when it is no candidate.
+type failure struct {
+	until time.Time
+	err   error
+}
+
+// move empties nodes for which capacity is reserved elsewhere:
+//
+//	reserved -> draining: all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and the API server shows no
+//	                      pod without capacity. Then its claims are deleted, one after the other as the brake allows
+//	reserved -> given up: it can't be made any more, or has waited for too long. Taints and cordons are removed
+//	draining -> done:     all claims are gone
+type move struct {
+	consolidation.Due
+	sources []*source
+	since   time.Time // when it was reserved
+	pays    time.Time // when it has paid for itself
+	begun   bool      // the planner doesn't give it up any more
+}
+
+// source is a node of a move, as of the last pass.
+type source struct {
+	*candidate
+	pods    int // that have to move, when the move began
+	tainted bool
+	tried   bool // a deletion of its claim was tried
+	gone    bool // its claim doesn't exist any more
+}
+
+// draining reports whether the deletion of a claim was tried. From then on the move is not given up, since the deletion may have worked.
+func (mv *move) draining() bool {
+	return slices.ContainsFunc(mv.sources, func(src *source) bool { return src.tried })
+}
+
+// has reports whether a claim's node is in a move; begun, whether that has begun.
+func (v *moves) has(uid string) bool { return v.open.byUID[uid] != nil }
+
+func (v *moves) begun(uid string) bool {
+	mv := v.open.byUID[uid]
+	return mv != nil && mv.begun
+}
+
+// occupied returns what is done to a node that keeps it from being in another move; nil: nothing.
+func (v *moves) occupied(m *candidate, now time.Time) *consolidation.Kept {
+	failed, isFailed := v.memory.failed[m.uid()]
+	mv := v.open.byUID[m.uid()]
+	k := &consolidation.Kept{Kind: consolidation.Disrupting}
+	switch {
+	case m.claim.DeletionTimestamp != nil || v.terminations.deleted[m.uid()]:
+		k.Message = "its NodeClaim is being deleted"
+	case mv != nil && mv.draining():
+		k.Message = "it is being drained"
+	case mv != nil:
+		k.Message = "capacity for its pods is reserved elsewhere, and it is drained as soon as that is usable"
+	case v.replacements.begun[m.uid()] != nil:
+		k.Message = "it is being replaced"
+	case isFailed && now.Before(failed.until):
+		k.Kind, k.Until = consolidation.OtherReason, failed.until
+		k.Message = fmt.Sprintf("emptying it was given up, and is not tried again before %s: %v", failed.until.UTC().Format(time.RFC3339), failed.err)
+	case disrupted(m.node):
+		k.Message = "it has the taint " + karpv1.DisruptedTaintKey
+	default:
+		return nil
+	}
+	return k
+}
+
+// takeEnded reports whether a move has ended since the last call.
+func (v *moves) takeEnded() bool {
+	ended := v.memory.ended
+	v.memory.ended = false
+	return ended
+}
+
+// receivedUntil returns until when a node that took pods of a move is no candidate.
+func (v *moves) receivedUntil(node string) time.Time { return v.memory.received[node] }
+
+// prune takes over the cluster of a new pass, and forgets what is over.
+func (v *moves) prune(s *cluster, now time.Time) {
+	for _, mv := range v.open.list {
+		for _, src := range mv.sources {
+			if m := s.byUID[src.uid()]; m != nil {
+				src.candidate = m
+			} else {
+				src.gone = true
+			}
+		}
+	}
+	maps.DeleteFunc(v.memory.failed, func(_ string, f failure) bool { return !now.Before(f.until) })
+	maps.DeleteFunc(v.memory.received, func(_ string, until time.Time) bool { return !now.Before(until) })
+}
+
+// reserve takes a move whose capacity is reserved.
+func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due, now time.Time) error {
+	mv := &move{Due: *due, since: now}
+	var unknown error
+	for _, node := range due.Nodes {
+		m := s.byNode[node]
+		switch {
+		case m == nil || m.pool == nil:
+			unknown = fmt.Errorf("node %s is gone", node)
+			continue
+		case v.has(m.uid()):
+			unknown = fmt.Errorf("node %s is in another move", node)
+		}
+		mv.sources = append(mv.sources, &source{candidate: m})
+	}
+	v.count(mv, "reserved")
+	if unknown == nil {
+		unknown = v.impossible(mv, now)
+	}
+	if unknown != nil {
+		return v.giveUp(ctx, mv, unknown)
+	}
+	v.open.add(mv)
+	mv.pays = now.Add(due.PaysBack())
+	for _, node := range due.Receivers() {
+		if mv.pays.After(v.memory.received[node]) {
+			v.memory.received[node] = mv.pays
+		}
+	}
+	note := fmt.Sprintf("The node is going to be drained because %s: capacity for its pods is reserved on other nodes", dueText(due))
+	for _, src := range mv.sources {
+		v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reasonMove, "Disrupt", "%s", note)
+	}
+	klog.FromContext(ctx).V(2).Info("Reserved capacity for the pods of used nodes", "move", due.Key, "nodes", due.Nodes, "newNodes", len(due.New), "saves", due.Saves)
+	return nil
+}
+
+// dueText says why a move is made.
+func dueText(due *consolidation.Due) string {
+	text := fmt.Sprintf("its pods fit on nodes that cost $%.4f/h less", due.Saves)
+	if len(due.Nodes) > 1 {
+		text = fmt.Sprintf("its pods and those of %d other nodes fit on nodes that cost $%.4f/h less", len(due.Nodes)-1, due.Saves)
+	}
+	return text
+}
+
+// pass takes each move a step further, and returns when to do so again (0: there are none).
+func (v *moves) pass(ctx context.Context, s *cluster, now time.Time) (soon time.Duration, errs []error) {
+	for _, mv := range slices.Clone(v.open.list) {
+		wait, err := v.advance(ctx, s, mv, now)
+		soon = nearer(soon, wait)
+		errs = append(errs, err)
+	}
+	return soon, errs
+}
+
+func (v *moves) advance(ctx context.Context, s *cluster, mv *move, now time.Time) (time.Duration, error) {
+	if mv.draining() {
+		return v.drain(ctx, mv, now)
+	}
+	if err := v.impossible(mv, now); err != nil {
+		return 0, v.giveUp(ctx, mv, err)
+	}
+	missing, err := v.begin(ctx, s, mv, now)
+	switch {
+	case err != nil:
+		return 0, v.giveUp(ctx, mv, err)
+	case missing == nil:
+		v.count(mv, "begun")
+		for _, src := range mv.sources {
+			movedPods.WithLabelValues(src.pool.Name).Add(float64(src.pods))
+		}
+		return v.drain(ctx, mv, now)
+	case now.Sub(mv.since) > moveTimeout:
+		return 0, v.giveUp(ctx, mv, fmt.Errorf("it could not begin within %s: %w", moveTimeout, missing))
+	}
+	return nearer(replaceEvery, v.terminations.brake.Wait(now)), nil
+}
+
+// errLaunching is why a move doesn't begin whose new nodes are not there yet.
+var errLaunching = errors.New("the nodes for its pods are not initialized yet")
+
+// begin prepares the nodes of a move for the drain:
+//
+//  1. All capacity is reserved on initialized nodes, which don't cost more than they may.
+//  2. Disruption budgets, PodDisruptionBudgets and the brake allow it.
+//  3. Taint: other schedulers bind nothing there any more; ours has bound nothing there since the reservation.
+//  4. Read the pods from the API: everything that was bound before is there. None of them forbids the move.
+//  5. Begin: there is capacity for all of these pods, and from now on it is not given to others.
+//
+// missing is what the move has to wait for; nil: it may be drained. The error says why it can't be made any more.
+func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) (missing, err error) {
+	if missing, err := v.ready(s, mv, now); missing != nil || err != nil {
+		return missing, err
+	}
+	if err, never := v.budgets.refuse(s, mv); err != nil {
+		if never {
+			return nil, err
+		}
+		return err, nil
+	}
+	if v.terminations.brake.Wait(now) > 0 {
+		return fmt.Errorf("%d nodes have been terminated within a minute (maxTerminationsPerMinute)", v.terminations.brake.PerMinute()), nil
+	}
+	for _, src := range mv.sources {
+		src.tainted = true
+		if err := v.cordons.nodes.Disrupt(ctx, src.node); err != nil {
+			return fmt.Errorf("tainting node %s: %w", src.node.Name, err), nil
+		}
+	}
+	live := map[string][]*corev1.Pod{}
+	for _, src := range mv.sources {
+		bound, err := v.bound.live(ctx, src.node.Name)
+		if err != nil {
+			return err, nil
+		}
+		if err := v.forbidden(src, bound, now); err != nil {
+			return nil, err
+		}
+		live[src.node.Name] = v.rules.moving(bound, now)
+		src.pods = len(live[src.node.Name])
+	}
+	if err := v.planner.Begin(mv.Key, live); err != nil {
+		return nil, err
+	}
+	mv.begun = true
+	return nil, nil
+}
+
+// ready reports whether all capacity for a move is there, with nothing in the way of the drain. missing and err are as begin's.
+func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) {
+	moving := map[string][]*corev1.Pod{}
+	pods := 0
+	var blocked error
+	if err := v.rules.budgets.read(); err != nil {
+		return nil, err
+	}
+	for _, src := range mv.sources {
+		bound, err := v.bound.cached(src.node.Name)
+		if err != nil {
+			return nil, err
+		}
+		if err := v.forbidden(src, bound, now); err != nil {
+			return nil, err
+		}
+		if k := v.rules.blocked(bound, now); k != nil && blocked == nil {
+			blocked = errors.New(k.Text())
+		}
+		moving[src.node.Name] = v.rules.moving(bound, now)
+		pods += len(moving[src.node.Name])
+	}
+	if pods == 0 {
+		return nil, errors.New("its pods have ended meanwhile")
+	}
+	ready, err := v.planner.Ready(mv.Key, moving)
+	if err != nil {
+		return nil, err
+	}
+	if !ready {
+		return errLaunching, nil
+	}
+	if err := v.dearer(s, mv); err != nil {
+		return nil, err
+	}
+	return blocked, nil
+}
+
+// dearer returns an error if the nodes that were launched for a move cost too much for it to save anything, or nobody knows what they cost.
+func (v *moves) dearer(s *cluster, mv *move) error {
+	sum := 0.0
+	for _, id := range slices.Sorted(maps.Keys(mv.Claims)) {
+		name := mv.Claims[id]
+		m := s.byName[name]
+		if m == nil {
+			return fmt.Errorf("NodeClaim %s, which was launched for it, is gone", name)
+		}
+		price, known := v.price(m.claim)
+		if !known {
+			return fmt.Errorf("the price of NodeClaim %s, which was launched for it, is unknown", name)
+		}
+		sum += price
+	}
+	if sum > mv.Ceiling*(1+1e-9) && !math.IsInf(mv.Ceiling, 1) {
+		return fmt.Errorf("the nodes that were launched for it cost $%.4f/h, and it saves nothing above $%.4f/h", sum, mv.Ceiling)
+	}
+	return nil
+}
+
+// impossible returns why a move that has not begun can't be made any more.
+func (v *moves) impossible(mv *move, now time.Time) error {
+	for _, src := range mv.sources {
+		switch {
+		case src.gone || src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()]:
+			return fmt.Errorf("NodeClaim %s was deleted", src.claim.Name)
+		case src.node == nil || src.node.DeletionTimestamp != nil:
+			return fmt.Errorf("the Node of NodeClaim %s was deleted", src.claim.Name)
+		case src.pool == nil || src.pool.DeletionTimestamp != nil:
+			return fmt.Errorf("the NodePool of NodeClaim %s was deleted", src.claim.Name)
+		case paused(src.candidate):
+			return fmt.Errorf("disruption of NodePool %s is paused", src.pool.Name)
+		case src.pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
+			return fmt.Errorf("NodePool %s doesn't consolidate any more", src.pool.Name)
+		case v.replacements.begun[src.uid()] != nil:
+			return fmt.Errorf("node %s has to end, and is being replaced", src.node.Name)
+		}
+	}
+	return nil
+}
+
+// forbidden returns an error if one of the pods, or the node itself, doesn't let the node be emptied.
+func (v *moves) forbidden(src *source, bound []*corev1.Pod, now time.Time) error {
+	if err := protected(src.candidate, bound, now); err != nil {
+		return fmt.Errorf("node %s: %w", src.node.Name, err)
+	}
+	v.rules.sort(bound)
+	if k := v.rules.unmovable(bound, now); k != nil {
+		return fmt.Errorf("node %s: %s", src.node.Name, k.Text())
+	}
+	return nil
+}
+
+// drain deletes the claims of a move as the brake allows, and keeps the reservations until all of them are gone. A deletion that fails is
+// tried again. A pause stops further deletions.
+func (v *moves) drain(ctx context.Context, mv *move, now time.Time) (time.Duration, error) {
+	v.planner.Keep(mv.Key)
+	soon, gone := time.Duration(0), 0
+	var errs []error
+	for _, src := range mv.sources {
+		switch {
+		case src.gone:
+			gone++
+		case src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()] || paused(src.candidate):
+		case v.terminations.braked(src.candidate) || !v.terminations.brake.Take(now):
+			soon = nearer(soon, v.terminations.brake.Wait(now))
+		default:
+			src.tried = true
+			if err := v.terminations.end(ctx, decisionOf(src.candidate, &mv.Due)); err != nil {
+				errs = append(errs, err)
+				soon = nearer(soon, replaceEvery)
+				continue
+			}
+			v.kept.remove(ctx, src.claim)
+		}
+	}
+	if gone == len(mv.sources) {
+		v.count(mv, "done")
+		v.planner.Forget(mv.Key)
+		v.drop(mv)
+		klog.FromContext(ctx).V(2).Info("Used nodes were emptied", "move", mv.Key, "nodes", mv.Nodes)
+	}
+	return soon, utilerrors.NewAggregate(errs)
+}
+
+// overtake gives up the move of a node that has to end. It returns true if the node is being drained for the move already.
+func (v *moves) overtake(ctx context.Context, d *decision) (draining bool, err error) {
+	mv := v.open.byUID[d.uid()]
+	if mv == nil {
+		return false, nil
+	}
+	if mv.draining() {
+		return true, nil
+	}
+	return false, v.giveUp(ctx, mv, fmt.Errorf("node %s has to end: %s", d.claim.Status.NodeName, d.message))
+}
+
+// giveUp undoes what was done for a move that hasn't deleted anything. Its nodes are no candidates for a while.
+func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
+	var errs []error
+	for _, src := range mv.sources {
+		if src.tainted && !src.gone && src.node != nil && !v.needed(src, mv) {
+			if err := v.cordons.nodes.Undisrupt(ctx, src.node); err != nil { // the next pass removes the taint (clearStale)
+				errs = append(errs, fmt.Errorf("uncordoning Node %s: %w", src.node.Name, err))
+			}
+		}
+	}
+	v.planner.Forget(mv.Key)
+	until := v.terminations.clock.Now().Add(moveBackOff)
+	for _, src := range mv.sources {
+		if src.gone {
+			continue
+		}
+		if src.node != nil && v.needed(src, mv) {
+			v.cordons.fence.Fence(src.node.Name) // Forget has lifted it
+		}
+		v.memory.failed[src.uid()] = failure{until: until, err: why}
+		v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reasonMoveGivenUp, "Disrupt", "The node is not drained to save money: %v", why)
+	}
+	for _, node := range mv.Receivers() {
+		if v.memory.received[node].Equal(mv.pays) {
+			delete(v.memory.received, node)
+		}
+	}
+	v.count(mv, "given_up")
+	v.drop(mv)
+	klog.FromContext(ctx).V(2).Info("Gave up emptying used nodes", "move", mv.Key, "nodes", mv.Nodes, "reason", why.Error())
+	return utilerrors.NewAggregate(errs)
+}
+
+// needed reports whether a node's cordon is needed for another reason than its move.
+func (v *moves) needed(src *source, mv *move) bool {
+	other := v.open.byUID[src.uid()]
+	return other != nil && other != mv || v.replacements.begun[src.uid()] != nil || v.terminations.deleted[src.uid()] || src.claim.DeletionTimestamp != nil
+}
+
+func (v *moves) drop(mv *move) {
+	v.open.remove(mv)
+	v.memory.ended = true
+}
+
+func (v *moves) count(mv *move, result string) {
+	if len(mv.sources) > 0 && mv.sources[0].pool != nil {
+		movesTotal.WithLabelValues(mv.sources[0].pool.Name, result).Inc()
+	}
+}

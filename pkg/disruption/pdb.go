@@ -1,0 +1,134 @@
+package disruption
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// podBudgets knows what PodDisruptionBudgets allow, as the Eviction API decides it. It is as of the last call of read.
+type podBudgets struct {
+	lister      policylisters.PodDisruptionBudgetLister
+	byNamespace map[string]*namespaceBudgets
+	version     int
+}
+
+// namespaceBudgets are the PodDisruptionBudgets of a namespace, by name. version changes when there are others, or others' specs.
+type namespaceBudgets struct {
+	all     []*podBudget
+	version int
+}
+
+type podBudget struct {
+	*policyv1.PodDisruptionBudget
+	selector labels.Selector
+}
+
+// read takes over what the informer knows now.
+func (b *podBudgets) read() error {
+	list, err := b.lister.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing PodDisruptionBudgets: %w", err)
+	}
+	slices.SortFunc(list, func(x, y *policyv1.PodDisruptionBudget) int { return strings.Compare(x.Name, y.Name) })
+	next := map[string]*namespaceBudgets{}
+	for _, pdb := range list {
+		in := next[pdb.Namespace]
+		if in == nil {
+			in = &namespaceBudgets{}
+			next[pdb.Namespace] = in
+		}
+		in.all = append(in.all, &podBudget{PodDisruptionBudget: pdb})
+	}
+	for name, in := range next {
+		old := b.byNamespace[name]
+		if old != nil && slices.EqualFunc(old.all, in.all, func(x, y *podBudget) bool { return x.UID == y.UID && x.Generation == y.Generation }) {
+			in.version = old.version
+			for i := range in.all {
+				in.all[i].selector = old.all[i].selector
+			}
+			continue
+		}
+		b.version++
+		in.version = b.version
+		for _, x := range in.all {
+			if x.selector, err = metav1.LabelSelectorAsSelector(x.Spec.Selector); err != nil {
+				x.selector = labels.Everything() // its controller can't read it either; the pods may be meant
+			}
+		}
+	}
+	b.byNamespace = next
+	return nil
+}
+
+// covering returns the positions of the budgets that select a pod among those of its namespace, with the version that this holds for.
+func (b *podBudgets) covering(p *corev1.Pod) (at []int32, version int) {
+	in := b.byNamespace[p.Namespace]
+	if in == nil {
+		return nil, 0
+	}
+	set := labels.Set(p.Labels)
+	for i, x := range in.all {
+		if x.selector.Matches(set) {
+			at = append(at, int32(i))
+		}
+	}
+	return at, in.version
+}
+
+// versionOf returns the present version of a namespace's budgets.
+func (b *podBudgets) versionOf(namespace string) int {
+	if in := b.byNamespace[namespace]; in != nil {
+		return in.version
+	}
+	return 0
+}
+
+// blocking returns the name of a budget that allows no eviction of the pod now; empty: none. at is what covering has returned.
+func (b *podBudgets) blocking(p *corev1.Pod, at []int32) string {
+	if len(at) == 0 || p.Status.Phase == corev1.PodPending || objects.Ended(p) || pods.Terminating(p) {
+		return ""
+	}
+	all := b.byNamespace[p.Namespace].all
+	x := all[at[0]]
+	if len(at) > 1 {
+		return x.Name + " (and " + all[at[1]].Name + ", but only one may cover a pod)"
+	}
+	if !podReady(p) {
+		always := x.Spec.UnhealthyPodEvictionPolicy != nil && *x.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
+		if always || x.Status.DesiredHealthy > 0 && x.Status.CurrentHealthy >= x.Status.DesiredHealthy {
+			return ""
+		}
+	}
+	if x.Status.ObservedGeneration < x.Generation || x.Status.DisruptionsAllowed <= 0 {
+		return x.Name
+	}
+	return ""
+}
+
+// allowance returns how many pods the first of the budgets lets go at the same time, with its name; without budgets: no name.
+func (b *podBudgets) allowance(p *corev1.Pod, at []int32) (name string, n int) {
+	if len(at) == 0 {
+		return "", 0
+	}
+	x := b.byNamespace[p.Namespace].all[at[0]]
+	return x.Namespace + "/" + x.Name, int(max(1, x.Status.DisruptionsAllowed))
+}
+
+func podReady(p *corev1.Pod) bool {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == corev1.PodReady {
+			return p.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,115 @@
+package disruption
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// usedNodes turns managed nodes into candidates for consolidation.
+type usedNodes struct {
+	bound     nodePods
+	emptiness emptiness
+	rules     *podRules
+	price     func(*karpv1.NodeClaim) (dollarsPerHour float64, known bool)
+	// received is until when nodes that took pods of a move are no candidates, by name.
+	received func(node string) time.Time
+}
+
+// all returns a candidate for each claim with a Node and a pool. occupied returns what else is being done to a node; nil: nothing.
+func (u *usedNodes) all(s *cluster, occupied func(*candidate, time.Time) *consolidation.Kept, now time.Time) ([]consolidation.Candidate, error) {
+	if err := u.rules.begin(); err != nil {
+		return nil, err
+	}
+	out := make([]consolidation.Candidate, 0, len(s.candidates))
+	for _, m := range s.candidates {
+		if m.node == nil || m.pool == nil {
+			continue
+		}
+		bound, err := u.bound.cached(m.node.Name)
+		if err != nil {
+			return nil, err
+		}
+		x := u.candidate(m, bound, now)
+		if busy := occupied(m, now); busy != nil {
+			x.Blocked = busy
+		}
+		out = append(out, x)
+	}
+	u.rules.end()
+	return out, nil
+}
+
+// candidate returns one candidate, apart from what else is being done to its node.
+func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) consolidation.Candidate {
+	out := consolidation.Candidate{Node: m.node.Name, Pool: m.pool.Name, Price: math.NaN(), CapacityType: m.claim.Labels[karpv1.CapacityTypeLabelKey],
+		CreatedAt: m.claim.CreationTimestamp.Time, ReceivedUntil: u.received(m.node.Name)}
+	if price, known := u.price(m.claim); known {
+		out.Price = price
+	}
+	u.rules.sort(bound)
+	out.Blocked = u.blocked(m, bound, now)
+	for _, p := range bound {
+		if !reschedulable(p, now) {
+			continue
+		}
+		if class, _ := u.rules.class(p, now); class != nil {
+			out.Pods = append(out.Pods, consolidation.Pod{Ref: refOf(p), Class: class, Owner: objects.Controller(p), Cost: pods.Cost(p), Restart: u.rules.restart(p)})
+		}
+	}
+	out.Drain = u.rules.drain(bound, now)
+	return out
+}
+
+// blocked returns why a node can't be emptied now, or isn't the business of consolidation; nil: it can.
+func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, now time.Time) *consolidation.Kept {
+	after := m.pool.Spec.Disruption.ConsolidateAfter.Duration
+	switch {
+	case condition(m.claim, karpv1.ConditionTypeInitialized) == nil || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true":
+		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "it isn't initialized"}
+	case m.node.DeletionTimestamp != nil:
+		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "its Node is being deleted"}
+	case !objects.Ready(m.node):
+		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "its condition Ready isn't True"}
+	case m.pool.DeletionTimestamp != nil || after == nil:
+		return &consolidation.Kept{Kind: consolidation.Disabled}
+	case m.pool.Spec.Replicas != nil:
+		return &consolidation.Kept{Kind: consolidation.Static}
+	case paused(m):
+		return &consolidation.Kept{Kind: consolidation.Paused, Message: "NodePool " + m.pool.Name + " has the annotation " + objects.AnnotationPauseDisruption}
+	}
+	if by := protection(m, bound, now); by != nil {
+		k := &consolidation.Kept{Kind: consolidation.Protected, Name: by.annotation, Until: by.until}
+		if by.pod != nil {
+			k.Pod = refOf(by.pod)
+		}
+		return k
+	}
+	if !slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) {
+		return &consolidation.Kept{Kind: consolidation.OtherReason,
+			Message: "the node is empty: it is removed when consolidateAfter is over, as soon as the pool's disruption budgets allow"}
+	}
+	if quiet := u.emptiness.quietSince(m).Add(*after); now.Before(quiet) {
+		return &consolidation.Kept{Kind: consolidation.NotQuiet, Until: quiet}
+	}
+	if k := u.rules.unmovable(bound, now); k != nil {
+		return k
+	}
+	return u.rules.blocked(bound, now)
+}
+
+func refOf(p *corev1.Pod) capacity.PodRef {
+	return capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
+}
+
+// byUID orders pods, so that the same pods always give the same candidate.
+func byUID(a, b *corev1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) }
