@@ -306,7 +306,6 @@ func TestMoveTimeout(t *testing.T) {
 		"brake": func(w *world, _ *planner) {
 			w.c.passes.terminations.brake = brake.New(1)
 			w.c.passes.terminations.brake.Take(w.clock.Now())
-			w.interrupt = func(string) {}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

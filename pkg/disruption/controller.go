@@ -61,6 +61,10 @@ type Config struct {
 // gatherFor is how long changes are collected before they trigger a pass.
 const gatherFor = time.Second
 
+// retryMost is the longest time between failed passes: capacity that is reserved for moves and replacements is released after a minute
+// without a pass.
+const retryMost = 30 * time.Second
+
 // Controller makes the passes of the package comment.
 type Controller struct {
 	*interruptions
@@ -97,7 +101,7 @@ func (c *Controller) Changed() {
 // Run makes passes until ctx ends. The informers must have been started.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[struct{}](time.Second, time.Minute),
+		workqueue.NewTypedItemExponentialFailureRateLimiter[struct{}](time.Second, retryMost),
 		workqueue.TypedRateLimitingQueueConfig[struct{}]{Name: "dovetail_disruption", Clock: c.clock})
 	defer queue.ShutDown()
 	c.queue.Store(&queue)

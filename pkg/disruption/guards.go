@@ -71,10 +71,12 @@ func protection(m *candidate, bound []*corev1.Pod, now time.Time) *protector {
 			return &protector{annotation: key}
 		}
 	}
+	var by *protector
 	for _, p := range bound {
-		if yes, until := pods.DoNotDisrupt(p, now); yes && !objects.Ended(p) && !pods.Terminating(p) {
-			return &protector{pod: p, until: until}
+		yes, until := pods.DoNotDisrupt(p, now)
+		if yes && !objects.Ended(p) && !pods.Terminating(p) && (by == nil || p.UID < by.pod.UID) { // always the same one
+			by = &protector{pod: p, until: until}
 		}
 	}
-	return nil
+	return by
 }

@@ -13,6 +13,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
@@ -216,6 +217,9 @@ func (v *moves) pass(ctx context.Context, s *cluster, now time.Time) (soon time.
 
 func (v *moves) advance(ctx context.Context, s *cluster, mv *move, now time.Time) (time.Duration, error) {
 	if mv.draining() {
+		if v.refused(ctx, mv, now) {
+			return 0, v.giveUp(ctx, mv, errors.New("the API server doesn't let its NodeClaims be deleted"))
+		}
 		return v.drain(ctx, mv, now)
 	}
 	if err := v.impossible(mv, now); err != nil {
@@ -277,7 +281,7 @@ func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) 
 		if err := v.forbidden(src, bound, now); err != nil {
 			return nil, err
 		}
-		live[src.node.Name] = v.rules.moving(bound, now)
+		live[src.node.Name] = moving(bound, now)
 		src.pods = len(live[src.node.Name])
 	}
 	if err := v.planner.Begin(mv.Key, live); err != nil {
@@ -289,7 +293,7 @@ func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) 
 
 // ready reports whether all capacity for a move is there, with nothing in the way of the drain. missing and err are as begin's.
 func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) {
-	moving := map[string][]*corev1.Pod{}
+	leaving := map[string][]*corev1.Pod{}
 	pods := 0
 	var blocked error
 	if err := v.rules.budgets.read(); err != nil {
@@ -303,16 +307,16 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 		if err := v.forbidden(src, bound, now); err != nil {
 			return nil, err
 		}
-		if k := v.rules.blocked(bound, now); k != nil && blocked == nil {
+		if k := v.rules.blocked(v.rules.look(bound), now); k != nil && blocked == nil {
 			blocked = errors.New(k.Text())
 		}
-		moving[src.node.Name] = v.rules.moving(bound, now)
-		pods += len(moving[src.node.Name])
+		leaving[src.node.Name] = moving(bound, now)
+		pods += len(leaving[src.node.Name])
 	}
 	if pods == 0 {
 		return nil, errors.New("its pods have ended meanwhile")
 	}
-	ready, err := v.planner.Ready(mv.Key, moving)
+	ready, err := v.planner.Ready(mv.Key, leaving)
 	if err != nil {
 		return nil, err
 	}
@@ -372,8 +376,7 @@ func (v *moves) forbidden(src *source, bound []*corev1.Pod, now time.Time) error
 	if err := protected(src.candidate, bound, now); err != nil {
 		return fmt.Errorf("node %s: %w", src.node.Name, err)
 	}
-	v.rules.sort(bound)
-	if k := v.rules.unmovable(bound, now); k != nil {
+	if k := v.rules.unmovable(v.rules.look(bound), now); k != nil {
 		return fmt.Errorf("node %s: %s", src.node.Name, k.Text())
 	}
 	return nil
@@ -409,6 +412,23 @@ func (v *moves) drain(ctx context.Context, mv *move, now time.Time) (time.Durati
 		klog.FromContext(ctx).V(2).Info("Used nodes were emptied", "move", mv.Key, "nodes", mv.Nodes)
 	}
 	return soon, utilerrors.NewAggregate(errs)
+}
+
+// refused reports whether none of a move's claims could be deleted for a long time.
+func (v *moves) refused(ctx context.Context, mv *move, now time.Time) bool {
+	if now.Sub(mv.since) <= 2*moveTimeout {
+		return false
+	}
+	for _, src := range mv.sources {
+		if src.gone || src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()] {
+			return false
+		}
+		live := &karpv1.NodeClaim{} // an answer may have been lost, and the cache may be behind
+		if err := v.cordons.live.Get(ctx, client.ObjectKeyFromObject(src.claim), live); err != nil || live.DeletionTimestamp != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // overtake gives up the move of a node that has to end. It returns true if the node is being drained for the move already.

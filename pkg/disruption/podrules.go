@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,10 +53,13 @@ type podRules struct {
 	settings   *settings
 	known      map[*corev1.Pod]*knownPod
 	round      int
+	// restarts are what namespaces say that a restart of their pods costs, as of this round.
+	restarts map[string]*time.Duration
 }
 
 // knownPod is what was worked out from a pod.
 type knownPod struct {
+	*corev1.Pod
 	class *capacity.Class
 	err   error
 	retry time.Time // of an error
@@ -73,6 +77,7 @@ const retryClass = time.Minute
 // begin reads the disruption budgets; end forgets the pods that were not looked at since.
 func (r *podRules) begin() error {
 	r.round++
+	r.restarts = map[string]*time.Duration{}
 	return r.budgets.read()
 }
 
@@ -84,54 +89,63 @@ func (r *podRules) end() {
 	}
 }
 
-func (r *podRules) remember(p *corev1.Pod) *knownPod {
-	f := r.known[p]
-	if f == nil {
-		f = &knownPod{version: -1, restart: r.settings.restartCost("Pod", p)}
-		r.known[p] = f
+// look returns what is known of pods, in an order that depends on nothing but the pods.
+func (r *podRules) look(bound []*corev1.Pod) []*knownPod {
+	out := make([]*knownPod, 0, len(bound))
+	for _, p := range bound {
+		k := r.known[p]
+		if k == nil {
+			k = &knownPod{Pod: p, version: -1, restart: r.settings.restartCost("Pod", p)}
+			r.known[p] = k
+		}
+		k.round = r.round
+		if v := r.budgets.versionOf(p.Namespace); v != k.version {
+			k.covering, k.version = r.budgets.covering(p)
+		}
+		out = append(out, k)
 	}
-	f.round = r.round
-	if v := r.budgets.versionOf(p.Namespace); v != f.version {
-		f.covering, f.version = r.budgets.covering(p)
-	}
-	return f
+	slices.SortFunc(out, func(a, b *knownPod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	return out
 }
 
 // class returns the class of the pod's successor; the error says why there is none.
-func (r *podRules) class(p *corev1.Pod, now time.Time) (*capacity.Class, error) {
-	f := r.remember(p)
-	if f.class == nil && !now.Before(f.retry) {
-		if f.class, f.err = r.successor(p); f.err != nil {
-			f.class, f.retry = nil, now.Add(retryClass)
+func (r *podRules) class(k *knownPod, now time.Time) (*capacity.Class, error) {
+	if k.class == nil && !now.Before(k.retry) {
+		if k.class, k.err = r.successor(k.Pod); k.err != nil {
+			k.class, k.retry = nil, now.Add(retryClass)
 		}
 	}
-	return f.class, f.err
+	return k.class, k.err
 }
 
 // restart returns what the pod, or else its namespace, says that a restart costs; nil: nothing.
-func (r *podRules) restart(p *corev1.Pod) *time.Duration {
-	if d := r.remember(p).restart; d != nil {
-		return d
+func (r *podRules) restart(k *knownPod) *time.Duration {
+	if k.restart != nil {
+		return k.restart
 	}
-	if ns, err := r.namespaces.Get(p.Namespace); err == nil {
-		return r.settings.restartCost("Namespace", ns)
+	d, known := r.restarts[k.Namespace]
+	if !known {
+		if ns, err := r.namespaces.Get(k.Namespace); err == nil {
+			d = r.settings.restartCost("Namespace", ns)
+		}
+		r.restarts[k.Namespace] = d
 	}
-	return nil
+	return d
 }
 
 // unmovable returns the first pod that can't be recreated elsewhere, with the reason; nil: all can.
-func (r *podRules) unmovable(bound []*corev1.Pod, now time.Time) *consolidation.Kept {
-	for _, p := range bound {
-		if why := r.fixed(p, now); why != "" {
-			return &consolidation.Kept{Kind: consolidation.Unmovable, Pod: refOf(p), Message: why}
+func (r *podRules) unmovable(bound []*knownPod, now time.Time) *consolidation.Kept {
+	for _, k := range bound {
+		if why := r.fixed(k, now); why != "" {
+			return &consolidation.Kept{Kind: consolidation.Unmovable, Pod: refOf(k.Pod), Message: why}
 		}
 	}
 	return nil
 }
 
 // fixed returns why the pod can't be recreated elsewhere; empty: it can, or needn't.
-func (r *podRules) fixed(p *corev1.Pod, now time.Time) string {
-	switch {
+func (r *podRules) fixed(k *knownPod, now time.Time) string {
+	switch p := k.Pod; {
 	case !pods.Occupies(p, now) || pods.Terminating(p):
 		return ""
 	case metav1.GetControllerOfNoCopy(p) == nil:
@@ -141,7 +155,7 @@ func (r *podRules) fixed(p *corev1.Pod, now time.Time) string {
 	case !pods.Drainable(p, now):
 		return "it tolerates the taint of disrupted nodes, so a drain doesn't evict it"
 	}
-	if _, err := r.class(p, now); err != nil {
+	if _, err := r.class(k, now); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -149,20 +163,20 @@ func (r *podRules) fixed(p *corev1.Pod, now time.Time) string {
 
 // blocked returns the first pod that a drain would have to wait for because of a PodDisruptionBudget; nil: none. Pods of DaemonSets are
 // evicted, too.
-func (r *podRules) blocked(bound []*corev1.Pod, now time.Time) *consolidation.Kept {
-	for _, p := range bound {
-		if !pods.Evictable(p, now) {
+func (r *podRules) blocked(bound []*knownPod, now time.Time) *consolidation.Kept {
+	for _, k := range bound {
+		if len(k.covering) == 0 || !pods.Evictable(k.Pod, now) {
 			continue
 		}
-		if name := r.budgets.blocking(p, r.remember(p).covering); name != "" {
-			return &consolidation.Kept{Kind: consolidation.BlockedByPDB, Pod: refOf(p), Name: name}
+		if name := r.budgets.blocking(k.Pod, k.covering); name != "" {
+			return &consolidation.Kept{Kind: consolidation.BlockedByPDB, Pod: refOf(k.Pod), Name: name}
 		}
 	}
 	return nil
 }
 
 // moving returns the pods that need another node when theirs is emptied, without those that don't count.
-func (r *podRules) moving(bound []*corev1.Pod, now time.Time) (out []*corev1.Pod) {
+func moving(bound []*corev1.Pod, now time.Time) (out []*corev1.Pod) {
 	for _, p := range bound {
 		if reschedulable(p, now) && pods.Cost(p) > 0 {
 			out = append(out, p)
@@ -175,23 +189,23 @@ func (r *podRules) moving(bound []*corev1.Pod, now time.Time) (out []*corev1.Pod
 const defaultGrace = 30 * time.Second
 
 // drain returns how long evicting the pods takes: the longest grace period, as often as the budget that lets the fewest go at a time needs.
-func (r *podRules) drain(bound []*corev1.Pod, now time.Time) time.Duration {
+func (r *podRules) drain(bound []*knownPod, now time.Time) time.Duration {
 	type group struct {
 		pods, atOnce int
 		grace        time.Duration
 	}
 	groups := map[string]*group{}
 	longest := time.Duration(0)
-	for _, p := range bound {
-		if !pods.Evictable(p, now) {
+	for _, k := range bound {
+		if !pods.Evictable(k.Pod, now) {
 			continue
 		}
 		grace := defaultGrace
-		if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
+		if s := k.Spec.TerminationGracePeriodSeconds; s != nil {
 			grace = time.Duration(*s) * time.Second
 		}
 		longest = max(longest, grace)
-		name, atOnce := r.budgets.allowance(p, r.remember(p).covering)
+		name, atOnce := r.budgets.allowance(k.Pod, k.covering)
 		if name == "" {
 			continue
 		}
@@ -208,6 +222,3 @@ func (r *podRules) drain(bound []*corev1.Pod, now time.Time) time.Duration {
 	}
 	return longest
 }
-
-// sort orders pods, so that the same pods always give the same answer.
-func (r *podRules) sort(bound []*corev1.Pod) { slices.SortFunc(bound, byUID) }

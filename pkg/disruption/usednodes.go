@@ -3,7 +3,6 @@ package disruption
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,22 +55,23 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 	if price, known := u.price(m.claim); known {
 		out.Price = price
 	}
-	u.rules.sort(bound)
-	out.Blocked = u.blocked(m, bound, now)
-	for _, p := range bound {
-		if !reschedulable(p, now) {
+	known := u.rules.look(bound)
+	out.Blocked = u.blocked(m, bound, known, now)
+	out.Pods = make([]consolidation.Pod, 0, len(known))
+	for _, k := range known {
+		if !reschedulable(k.Pod, now) {
 			continue
 		}
-		if class, _ := u.rules.class(p, now); class != nil {
-			out.Pods = append(out.Pods, consolidation.Pod{Ref: refOf(p), Class: class, Owner: objects.Controller(p), Cost: pods.Cost(p), Restart: u.rules.restart(p)})
+		if class, _ := u.rules.class(k, now); class != nil {
+			out.Pods = append(out.Pods, consolidation.Pod{Ref: refOf(k.Pod), Class: class, Owner: objects.Controller(k.Pod), Cost: pods.Cost(k.Pod), Restart: u.rules.restart(k)})
 		}
 	}
-	out.Drain = u.rules.drain(bound, now)
+	out.Drain = u.rules.drain(known, now)
 	return out
 }
 
 // blocked returns why a node can't be emptied now, or isn't the business of consolidation; nil: it can.
-func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, now time.Time) *consolidation.Kept {
+func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod, now time.Time) *consolidation.Kept {
 	after := m.pool.Spec.Disruption.ConsolidateAfter.Duration
 	switch {
 	case condition(m.claim, karpv1.ConditionTypeInitialized) == nil || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true":
@@ -101,15 +101,12 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, now time.Time) *c
 	if quiet := u.emptiness.quietSince(m).Add(*after); now.Before(quiet) {
 		return &consolidation.Kept{Kind: consolidation.NotQuiet, Until: quiet}
 	}
-	if k := u.rules.unmovable(bound, now); k != nil {
+	if k := u.rules.unmovable(known, now); k != nil {
 		return k
 	}
-	return u.rules.blocked(bound, now)
+	return u.rules.blocked(known, now)
 }
 
 func refOf(p *corev1.Pod) capacity.PodRef {
 	return capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 }
-
-// byUID orders pods, so that the same pods always give the same candidate.
-func byUID(a, b *corev1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) }
