@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -30,13 +29,7 @@ var actions = []action{
 			return ""
 		}
 		a.replicas = r.IntN(12)
-		if a.owner != nil {
-			rs := a.owner.DeepCopy()
-			if h.objects.Get(h.ctx, keyOf(rs), rs) == nil {
-				rs.Spec.Replicas = ptr.To(int32(a.replicas))
-				_ = h.objects.Update(h.ctx, rs)
-			}
-		}
+		h.scale(a)
 		return a.name
 	}},
 	{"delete some pods", 3, func(h *history, r *rand.Rand) string {
@@ -182,12 +175,12 @@ func (h *history) scribble() {
 	h.faults.injected("API server: all claims and Nodes changed by somebody else")
 }
 
-// giveIn does what a user does about pods that ask not to be disrupted and so keep a deleted node from terminating: otherwise the node
-// would wait for ever.
+// giveIn does what a user does about pods that ask not to be disrupted, or whose disruption budget allows nothing, and so keep a deleted
+// node from terminating: otherwise the node would wait for ever.
 func (h *history) giveIn() {
 	for _, p := range h.check.last.podsInOrder() {
 		node := h.check.last.nodes[p.Spec.NodeName]
-		if p.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" && p.DeletionTimestamp == nil && node != nil && node.DeletionTimestamp != nil {
+		if (p.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" || p.Labels[appLabel] == soleApp) && p.DeletionTimestamp == nil && node != nil && node.DeletionTimestamp != nil {
 			h.check.deletes(p.UID)
 			_ = h.kube.CoreV1().Pods(namespace).Delete(h.ctx, p.Name, metav1.DeleteOptions{})
 			h.note("the user gives in: pod %s", p.Name)

@@ -49,6 +49,8 @@ type checker struct {
 	ended    map[string]string        // by claim: the apparent reason of its deletion
 	spent    *spent
 	lasting  *lasting
+	emptied  *emptyings
+	leads    leads
 	changes  int            // number of changes in the EC2 journal that have been checked
 	made     map[string]int // number of checks, by rule
 }
@@ -96,7 +98,10 @@ func (c *checker) userEndsClaim(name string) {
 	c.userClaims.Insert(name)
 	c.spent.ended[name] = true
 }
-func (c *checker) jumps(by time.Duration) { c.jumped += max(by, -by) }
+func (c *checker) jumps(by time.Duration) {
+	c.jumped += max(by, -by)
+	c.emptied.jumps(max(by, -by))
+}
 
 // look checks the state of the cluster while this many leaders run, and watch events take up to lag.
 func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int, lag time.Duration) error {
@@ -122,9 +127,11 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int, lag time.
 	}
 	nodes, err := c.room.look(v, now)
 	c.made["room: no node has more pods than it holds"] += nodes
-	errs := []error{c.launches(v), c.owners(v, passed, leaders > 0), err}
+	c.leads.look(now, leaders, lag)
+	errs := []error{c.launches(v), c.owners(v, passed, leaders > 0), err, c.emptied.look()}
 	if c.last != nil {
-		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v), c.plain(v), c.wasted(v, now), c.quiet(v))
+		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v), c.plain(v), c.wasted(v, now), c.quiet(v),
+			c.emptied.since(func(claim string) bool { return c.ended[claim] == underutilized }))
 	}
 	c.last, c.at = v, now
 	return errors.Join(errs...)
@@ -229,7 +236,7 @@ func (c *checker) podsOn(v *view, node string) string {
 	return strings.Join(out, " ")
 }
 
-// budget: no more empty nodes are terminated at the same time than the pool allows.
+// budget: no more empty nodes are terminated at the same time than the pool allows. Nodes with pods are judged when their claim is deleted.
 func (c *checker) budget(v *view) error {
 	going, nodes := 0, 0
 	for name, claim := range v.claims {
@@ -240,17 +247,9 @@ func (c *checker) budget(v *view) error {
 			going++
 		}
 	}
-	value := c.pool.Spec.Disruption.Budgets[0].Nodes
-	var allowed int
-	if n, err := fmt.Sscanf(value, "%d", &allowed); n != 1 || err != nil {
-		return fmt.Errorf("the pool's budget is %q", value)
-	}
-	if strings.HasSuffix(value, "%") {
-		allowed = (nodes*allowed + 99) / 100
-	}
 	c.made["budgets: no more empty nodes end at once than the pool allows"]++
-	if going > allowed {
-		return fmt.Errorf("%d empty nodes are being ended at the same time, the budget is %s of %d", going, value, nodes)
+	if allowed := allowedBy(c.pool.Spec.Disruption.Budgets, nodes, karpv1.DisruptionReasonEmpty); going > allowed {
+		return fmt.Errorf("%d empty nodes are being ended at the same time, the budgets allow %d of %d", going, allowed, nodes)
 	}
 	return nil
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
+// underutilized is the reason of deletions that save money: the node had pods, and emptyings have found nothing wrong with it.
+const underutilized = "underutilized"
+
 // finalizers: a claim that has an instance, and a Node that has registered, exist until the instance is terminated.
 func (c *checker) finalizers(v *view) error {
 	for name, was := range c.last.claims {
@@ -34,6 +37,17 @@ func (c *checker) endings(v *view, now time.Time) error {
 			continue
 		}
 		c.ended[name] = c.reason(v, claim, now)
+		if c.ended[name] == "" && c.pool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty {
+			found, err := c.emptied.outcome(name, func(other string) bool { return c.ended[other] == underutilized || c.ended[other] == "empty" })
+			if err != nil {
+				return fmt.Errorf("claim %s: %w", name, err)
+			} else if found {
+				c.ended[name] = underutilized
+			}
+		}
+		if c.ended[name] != underutilized {
+			c.emptied.forces(name)
+		}
 		if c.ended[name] == "" {
 			return fmt.Errorf("claim %s (node %s) was ended, and there is no reason for it: pods there now: %s", name, claim.Status.NodeName, c.podsOn(v, claim.Status.NodeName))
 		}

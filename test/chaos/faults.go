@@ -113,6 +113,7 @@ func (f *faults) draw(share float64, n int) (int, bool) {
 }
 
 func (f *faults) beforeKube(p *process, c *kubeapi.Call) *kubeapi.Fault {
+	f.h.check.emptied.called(c)
 	if f.passes(point{named(c), false}) {
 		return &kubeapi.Fault{Call: func() { f.h.kill(p, point{named(c), false}) }, Drop: true}
 	}
@@ -146,6 +147,7 @@ func (f *faults) beforeKube(p *process, c *kubeapi.Call) *kubeapi.Fault {
 }
 
 func (f *faults) afterKube(p *process, c *kubeapi.Call, err error) *kubeapi.Fault {
+	f.h.check.emptied.answered(c, err)
 	if err == nil && c.Resource.Resource == "nodeclaims" && c.Writes() {
 		f.h.check.writes(c.Body)
 	}
@@ -267,6 +269,10 @@ func Kinds() []string {
 		"EC2: time-out after effect",
 		secondProfile,
 		"clock jump",
+		consolidates,
+		consolidatesBalanced,
+		consolidatesAged,
+		consolidatesAtOnce,
 		"kill at any moment",
 		freshTainted,
 		noDevices,

@@ -60,8 +60,10 @@ type history struct {
 	faults  *faults
 	lasting *lasting
 	check   *checker
-	apps    []*app
-	daemons *appsv1.DaemonSet
+	// consolidating is what differs if the pool consolidates.
+	consolidating *consolidating
+	apps          []*app
+	daemons       *appsv1.DaemonSet
 
 	running []*process
 	starts  int
@@ -104,6 +106,8 @@ func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logge
 	h.faults = newFaults(h, rand.New(rand.NewPCG(seed, 2)))
 	h.lasting = drawLasting(rand.New(rand.NewPCG(seed, 3)))
 	h.check.lasting = h.lasting
+	h.consolidating = drawConsolidating(rand.New(rand.NewPCG(seed, 4)))
+	h.lasting.after += h.consolidating.wait()
 	report := &Report{Seed: seed}
 	var err error
 	if h.world, err = newWorld(scheme, h.lasting.shape(drawn(seed, r), h.faults), h.check.cloudEnds); err == nil {
@@ -125,6 +129,7 @@ func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logge
 			h.faults.add("EC2: instance described late", report.Launches)
 		}
 	}
+	h.check.emptied.counts(h.check.made)
 	report.Faults, report.Steps, report.Checks, report.Note = h.faults.counted(), h.check.steps, h.check.made, h.scenes
 	for _, a := range h.apps {
 		report.Pods += a.next
@@ -142,7 +147,8 @@ func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logge
 //
 // The checker inspects every step. The first violation ends the history.
 func (h *history) live(r *rand.Rand, report *Report) error {
-	h.apps = makeApps(r, h.lasting)
+	h.check.emptied = newEmptyings(h.api, h.ec2, h.check.late)
+	h.apps = h.consolidating.grow(makeApps(r, h.lasting))
 	h.daemons = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: daemon}}
 	h.daemons.Spec.Template.Spec = daemonTemplate()
 	h.daemons.Spec.Template.Labels = map[string]string{appLabel: daemon}
@@ -154,7 +160,15 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 	}
 	h.ec2.Before("", h.faults.beforeEC2)
 	h.prepare()
+	if err := h.prepareConsolidation(); err != nil {
+		return err
+	}
 	h.running = []*process{h.start()}
+	for old := time.Now().Add(h.consolidating.wait()); time.Now().Before(old); {
+		if err := h.step(r); err != nil {
+			return err
+		}
+	}
 
 	storm := stormMin + time.Duration(r.Int64N(int64(stormMax-stormMin)))
 	end := time.Now().Add(storm)

@@ -50,6 +50,7 @@ type process struct {
 // start starts the program.
 func (h *history) start() *process {
 	h.starts++
+	h.check.emptied.starts(h.starts)
 	p := newProcess(h.starts, h.seed, h.api)
 	p.cloud = h.faults.cloudWire(p, h.ec2.Handler())
 	p.kube.Lag = h.faults.lag

@@ -153,6 +153,7 @@ func (h *history) plant(r *rand.Rand) error {
 			}
 		}
 	}
+	h.consolidating.shape(pool, h.faults)
 	h.check.learn(pool)
 	if err := h.objects.Create(h.ctx, pool); err != nil {
 		return fmt.Errorf("creating the pool: %w", err)

@@ -1,0 +1,237 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+)
+
+const (
+	// firstHour is for how long a new node is not emptied.
+	firstHour = time.Hour
+	// restartCost is the annotation of pools that says what moving a pod costs.
+	restartCost = "dovetail.sh/restart-cost"
+)
+
+// costsNothing reports whether moving pods of a pool costs nothing; then there is no first hour.
+func costsNothing(pool *karpv1.NodePool) bool {
+	d, err := time.ParseDuration(pool.Annotations[restartCost])
+	return err == nil && d == 0
+}
+
+func labelSet(l map[string]string) labels.Set { return labels.Set(l) }
+
+// allowedBy returns how many of a pool's nodes may be ended at a time for a reason: the least of the budgets for it, percentages rounded up.
+// Budgets with a schedule are left out: no test here has them.
+func allowedBy(budgets []karpv1.Budget, nodes int, reason karpv1.DisruptionReason) int {
+	least := nodes
+	if len(budgets) == 0 {
+		least = (nodes + 9) / 10
+	}
+	for _, b := range budgets {
+		if b.Schedule != nil || len(b.Reasons) > 0 && !slices.Contains(b.Reasons, reason) {
+			continue
+		}
+		var n int
+		if _, err := fmt.Sscanf(b.Nodes, "%d", &n); err != nil {
+			return 0
+		}
+		if strings.HasSuffix(b.Nodes, "%") {
+			n = (nodes*n + 99) / 100
+		}
+		least = min(least, n)
+	}
+	return least
+}
+
+// room judges whether all pods that have to move fit, when a claim is deleted (I1).
+func (e *emptyings) room(m *moment, r *emptied, behind time.Duration, together bool) {
+	r.moving = e.toMove(m, r)
+	good := e.receivers(m)
+	for _, n := range good {
+		r.receivers = append(r.receivers, n.Name)
+	}
+	var there []*corev1.Pod
+	for _, p := range m.pods {
+		if p.Spec.NodeName != "" && p.Spec.NodeName != r.node.Name {
+			there = append(there, p)
+		}
+	}
+	r.others = there
+	names := resourcesOf(r.moving)
+	got := place(r.moving, freeOn(good, there, names), names)
+	if got != fits {
+		// What the product has seen may be a little older: nodes that have been lost since.
+		for name, was := range e.asOf {
+			if name != r.node.Name && !slices.Contains(r.receivers, name) && m.at.Sub(was.at) <= behind && !disruptedNow(m, name) {
+				good = append(good, was.node)
+			}
+		}
+		if late := place(r.moving, freeOn(good, there, names), names); late == fits {
+			e.made["consolidation: allowed, a receiving node was lost just before"]++
+			return
+		}
+	}
+	switch {
+	case got == fits:
+		e.made["consolidation: I1, there is room for all pods when the claim is deleted"]++
+	case together:
+	case got == undecided:
+		e.made["consolidation: I1, undecided"]++
+	default:
+		r.wrong = append(r.wrong, fmt.Sprintf("its pods don't fit elsewhere: %s to be moved, on %s", podNames(r.moving), e.describe(good, there)))
+	}
+}
+
+func disruptedNow(m *moment, name string) bool {
+	n := m.nodes[name]
+	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.DisruptedTaintKey })
+}
+
+// receivers returns the nodes that can be counted on.
+func (e *emptyings) receivers(m *moment) (out []*corev1.Node) {
+	for _, claim := range m.claims {
+		if n := m.nodes[claim.Status.NodeName]; n != nil && receives(n, claim) && m.live[claim.Status.ProviderID] {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// toMove returns the pods of the node, and those of other nodes that are being emptied, that need another one. Successors of pods that were
+// evicted and have no node yet are among them.
+func (e *emptyings) toMove(m *moment, r *emptied) (out []*corev1.Pod) {
+	on := map[string]bool{r.node.Name: true}
+	evicted := map[types.UID]int{}
+	since := m.at
+	for _, other := range e.nodes {
+		claim := m.claims[other.claim]
+		if claim == nil || claim.DeletionTimestamp == nil || other.leader != e.leader || other.forced || len(other.wrong) > 0 {
+			continue
+		}
+		on[other.node.Name] = true
+		if other.at.Before(since) {
+			since = other.at
+		}
+		for _, p := range other.moving {
+			if is := m.pods[p.UID]; (is == nil || is.DeletionTimestamp != nil) && p.Spec.NodeName == other.node.Name {
+				evicted[metav1.GetControllerOfNoCopy(p).UID]++
+			}
+		}
+	}
+	var waiting []*corev1.Pod
+	for _, p := range m.podsInOrder() {
+		owner := metav1.GetControllerOfNoCopy(p)
+		switch {
+		case owner == nil:
+		case on[p.Spec.NodeName] && reschedulable(p):
+			out = append(out, p)
+		case p.Spec.NodeName == "" && lives(p) && p.DeletionTimestamp == nil:
+			waiting = append(waiting, p)
+		case p.CreationTimestamp.After(since) && lives(p):
+			evicted[owner.UID]--
+		}
+	}
+	for _, p := range waiting {
+		if owner := metav1.GetControllerOfNoCopy(p).UID; evicted[owner] > 0 {
+			evicted[owner]--
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// evicts judges an eviction: the pods that had to move when the claim was deleted still fit beside those that were there then.
+func (e *emptyings) evicts(m *moment, namespace, name string) {
+	var pod *corev1.Pod
+	for _, p := range m.pods {
+		if p.Namespace == namespace && p.Name == name {
+			pod = p
+		}
+	}
+	if pod == nil || daemonic(pod) {
+		return
+	}
+	var r *emptied
+	for _, other := range e.nodes {
+		if other.node.Name == pod.Spec.NodeName && m.claims[other.claim] != nil {
+			r = other
+		}
+	}
+	if r == nil || len(r.wrong) > 0 {
+		return
+	}
+	r.evictions++
+	e.evicted++
+	if !reschedulable(pod) {
+		if boundFor(pod, r.at) > 0 { // it was there when the claim was deleted
+			r.wrong = append(r.wrong, fmt.Sprintf("pod %s was evicted, and no controller makes another one", name))
+		}
+		return
+	}
+	good := e.receivers(m)
+	var there []*corev1.Pod
+	for _, p := range r.others {
+		if m.pods[p.UID] != nil {
+			there = append(there, p)
+		}
+	}
+	names := resourcesOf(r.moving)
+	if place(r.moving, freeOn(good, there, names), names) != fitsNot {
+		e.made["consolidation: I1, there is still room at an eviction"]++
+		return
+	}
+	switch {
+	case r.leader != e.leader:
+		e.made["consolidation: allowed, another leader since"]++
+	case e.lost(m, r):
+		e.made["consolidation: allowed, a receiving node was lost since"]++
+	default:
+		r.wrong = append(r.wrong, fmt.Sprintf("when pod %s was evicted, there was no room any more: %s to be moved, on %s", name, podNames(r.moving), e.describe(good, there)))
+	}
+}
+
+// lost reports whether a node that could receive pods is gone or ended, and not because it was emptied itself.
+func (e *emptyings) lost(m *moment, r *emptied) bool {
+	for _, name := range r.receivers {
+		n := m.nodes[name]
+		if n == nil {
+			return true
+		}
+		if claim := claimOf(m.view, n.Spec.ProviderID); !receives(n, claim) && (claim == nil || e.nodes[claim.Name] == nil) && !disruptedNow(m, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// describe lists nodes with what is free.
+func (e *emptyings) describe(nodes []*corev1.Node, there []*corev1.Pod) string {
+	var out []string
+	names := resourcesOf(nil)
+	for _, f := range freeOn(nodes, there, names) {
+		out = append(out, fmt.Sprintf("%s with %dm, %dMi, %d pods free", f.node.Name, f.left[0], f.left[1]>>20, f.left[2]))
+	}
+	if len(out) == 0 {
+		return "no node"
+	}
+	return strings.Join(out[:min(len(out), 12)], ", ")
+}
+
+func podNames(list []*corev1.Pod) string {
+	var out []string
+	names := resourcesOf(nil)
+	for _, p := range list {
+		a := requestsOf(p, names)
+		out = append(out, fmt.Sprintf("%s (%dm, %dMi)", p.Name, a[0], a[1]>>20))
+	}
+	return strings.Join(out, " ")
+}
