@@ -98,7 +98,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err := d.launching(ctx, cc, sched, profiles, p); err != nil {
 		return err
 	}
-	if err := d.endings(cc, profiles[0].args, p); err != nil {
+	if err := d.endings(cc, profiles, p); err != nil {
 		return err
 	}
 	if err := p.watch(cc, sched, d.cloud.nodeClass.Label()); err != nil {

@@ -122,7 +122,8 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 }
 
 // endings builds the controllers that look after nodes from their registration to their end.
-func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, args *provision.Args, p *parts) (err error) {
+func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, profiles []profile, p *parts) (err error) {
+	args := profiles[0].args
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	p.life, err = lifecycle.New(lifecycle.Config{
 		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(),
@@ -137,12 +138,17 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, args *prov
 	if err != nil {
 		return err
 	}
-	p.ending, err = disruption.New(disruption.Config{
+	cfg := disruption.Config{
 		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: d.reservations, Nodes: p.life,
 		Replacements: p.launch.Replacements, Taken: blockOver(p.provider), Lost: takenBack(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
 		Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: p.external.Hold, Recorder: p.store.Recorder(), Clock: d.clock,
-	})
-	return err
+	}
+	consolidates(&cfg, p, profiles, d.classes)
+	if p.ending, err = disruption.New(cfg); err != nil {
+		return err
+	}
+	p.launch.Consolidation.OnResult(p.ending.Changed)
+	return nil
 }
 
 // watch registers handlers with the scheduler's informers, and with its cache for nodes.

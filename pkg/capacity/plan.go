@@ -1,6 +1,9 @@
 package capacity
 
 import (
+	"math"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -28,6 +31,20 @@ type Options struct {
 	FixZone map[ClassKey]bool
 	// Explain are the UIDs of pods whose placement the plan explains.
 	Explain []types.UID
+}
+
+// PriceOf returns what an instance type with this list price, in $/h, counts as when prices are compared.
+func (o *Options) PriceOf(instanceType string, list float64) float64 {
+	if len(o.PriceFactor) > 0 {
+		family, _, _ := strings.Cut(instanceType, ".")
+		if f := o.PriceFactor[family]; f > 0 && !math.IsInf(f, 1) {
+			list *= f
+		}
+	}
+	if s := o.NodeSurcharge; s > 0 && !math.IsInf(s, 1) {
+		list += s
+	}
+	return list
 }
 
 // Plan is a decision: where each pod of the demand goes, and what has to be bought for it.

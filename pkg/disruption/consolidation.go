@@ -30,11 +30,16 @@ type Consolidation interface {
 	Keep(key string)
 	// Forget releases what is left of a move's reservations and lifts the cordon of its nodes that are not being removed.
 	Forget(key string)
+	// Leave gives up the moves that need a node and have not begun, because the node has to end.
+	Leave(node string)
 }
 
 const (
-	// askEvery is the shortest time between two requests, askAgain how long the planner has for an answer.
+	// askEvery is the shortest time between two requests, askAgain how long the planner has for an answer. If that takes long, it is asked less
+	// often: askShare times what the last answer took is the shortest time between two requests then, so that passes over large clusters take a
+	// tenth of a processor.
 	askEvery = 10 * time.Second
+	askShare = 10
 	askAgain = 5 * time.Minute
 )
 
@@ -51,8 +56,10 @@ type consolidations struct {
 	budgets  *moveBudgets
 
 	terminations *terminations
-	// asked is when the request was made that isn't answered yet; zero: there is none. last is when the last one was made.
+	// asked is when the request was made that isn't answered yet; zero: there is none. last is when the last one was made, every how long to
+	// wait after that.
 	asked, last time.Time
+	every       time.Duration
 }
 
 func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminations *terminations, replacements *replacements) *consolidations {
@@ -83,6 +90,9 @@ func (c *consolidations) collect(ctx context.Context, s *cluster) (errs []error)
 	result := c.planner.Result()
 	if result == nil {
 		return nil
+	}
+	if !c.asked.IsZero() {
+		c.every = askShare * now.Sub(c.asked)
 	}
 	c.asked = time.Time{}
 	for i := range result.Moves {
@@ -130,8 +140,8 @@ func (c *consolidations) ask(s *cluster, now time.Time) (time.Duration, error) {
 	case !c.asked.IsZero() && now.Sub(c.asked) < askAgain:
 		return 0, nil
 	case c.moves.takeEnded(): // what they used is free again
-	case now.Sub(c.last) < askEvery:
-		return askEvery - now.Sub(c.last), nil
+	case now.Sub(c.last) < max(askEvery, c.every):
+		return max(askEvery, c.every) - now.Sub(c.last), nil
 	}
 	r := &consolidation.Request{ProposeOnly: c.dryRun, Pools: map[string]consolidation.Policy{}}
 	for _, p := range s.pools {

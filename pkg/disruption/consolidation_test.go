@@ -30,6 +30,7 @@ type planner struct {
 	lost    error // what Ready and Begin fail with
 	covered map[string]bool
 	calls   []string // of everything but Ask and Result
+	left    []string // nodes that Leave was called for
 	// prices are those of claims; 1 without any.
 	prices map[string]float64
 }
@@ -65,6 +66,8 @@ func (p *planner) Begin(key string, now map[string][]*corev1.Pod) error {
 func (p *planner) Keep(key string) { p.calls = append(p.calls, "keep "+key) }
 
 // Forget lifts the cordons of all nodes, as the ledger does for those that are not being removed.
+func (p *planner) Leave(node string) { p.left = append(p.left, node) }
+
 func (p *planner) Forget(key string) {
 	p.calls = append(p.calls, "forget "+key)
 	for node := range p.w.fenced {
@@ -335,4 +338,36 @@ func (w *world) changePool(change func(*karpv1.NodePool)) {
 	if err := w.claims.Update(w.t.Context(), &pools.Items[0]); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// A node that has to end can't be cordoned as long as moves have capacity reserved there: they are given up first.
+func TestReceiverThatHasToEnd(t *testing.T) {
+	w, p := consolidating(t)
+	w.machine("a")
+	w.bind("p", "node-a", controlled)
+	w.taken = w.clock.Since(epoch) + time.Minute
+	w.mustPass()
+	if !slices.Equal(p.left, []string{"node-a"}) || !w.fenced["node-a"] {
+		t.Errorf("moves have left %v, cordoned: %v", p.left, w.fenced)
+	}
+}
+
+// If answers take long, the planner is asked less often; if demand came first, a node is a candidate again soon.
+func TestAskingForPasses(t *testing.T) {
+	w, p := consolidating(t)
+	asks := func(when string, step time.Duration, want int) {
+		t.Helper()
+		w.clock.Step(step)
+		w.mustPass()
+		if len(p.asked) != want {
+			t.Errorf("%s: asked %d times, want %d", when, len(p.asked), want)
+		}
+	}
+	asks("at first", 0, 1)
+	asks("unanswered", time.Minute, 1)
+	asks("long unanswered", 5*time.Minute, 2)
+	p.result = &consolidation.Result{}
+	asks("answered after three seconds", 3*time.Second, 2)
+	asks("too soon", 26*time.Second, 2)
+	asks("ten times as long later", time.Second, 3)
 }

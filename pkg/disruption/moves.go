@@ -24,6 +24,8 @@ const (
 	moveTimeout = 10 * time.Minute
 	// moveBackOff is for how long the nodes of a move that failed are no candidates.
 	moveBackOff = 15 * time.Minute
+	// demandBackOff is for how long they are none if pods that waited came first: nothing is wrong with the move.
+	demandBackOff = time.Minute
 )
 
 // moves makes the moves for which capacity is reserved. Only the goroutine that makes the passes uses it.
@@ -443,6 +445,13 @@ func (v *moves) overtake(ctx context.Context, d *decision) (draining bool, err e
 	return false, v.giveUp(ctx, mv, fmt.Errorf("node %s has to end: %s", d.claim.Status.NodeName, d.message))
 }
 
+// leave gives up the moves that have reserved capacity on a node that has to end: with reservations it can't be cordoned.
+func (v *moves) leave(node string) {
+	if v.planner != nil {
+		v.planner.Leave(node)
+	}
+}
+
 // giveUp undoes what was done for a move that hasn't deleted anything. Its nodes are no candidates for a while.
 func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 	var errs []error
@@ -455,6 +464,9 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 	}
 	v.planner.Forget(mv.Key)
 	until := v.terminations.clock.Now().Add(moveBackOff)
+	if errors.Is(why, consolidation.ErrDemand) {
+		until = v.terminations.clock.Now().Add(demandBackOff)
+	}
 	for _, src := range mv.sources {
 		if src.gone {
 			continue

@@ -156,6 +156,7 @@ func (r *replacements) prepare(ctx context.Context, d *decision, avoid []string,
 	moving := slices.DeleteFunc(bound, func(p *corev1.Pod) bool { return !reschedulable(p, now) })
 	begun := r.begun[d.uid()]
 	if begun == nil {
+		r.moves.leave(d.node.Name)
 		if len(moving) == 0 || !r.cordons.fence.Fence(d.node.Name) {
 			return false, nil
 		}

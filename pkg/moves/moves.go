@@ -39,7 +39,7 @@ type Moves struct {
 	mu   sync.Mutex
 	open map[string]*openMove // by key
 	// gone says why moves were given up, until they are forgotten.
-	gone map[string]string
+	gone map[string]error
 	// unpaid are the moves that have begun since the last pass: their cost has to be taken from what has accrued.
 	unpaid []consolidation.Move
 }
@@ -54,7 +54,7 @@ type openMove struct {
 
 // New returns Moves without any.
 func New(r *reservations.Ledger, classes *pending.Classes) *Moves {
-	return &Moves{reservations: r, classes: classes, open: map[string]*openMove{}, gone: map[string]string{}}
+	return &Moves{reservations: r, classes: classes, open: map[string]*openMove{}, gone: map[string]error{}}
 }
 
 // Ready is told the reschedulable pods that are on each of a move's nodes now. It extends the reservations by a minute, and reports whether
@@ -85,8 +85,8 @@ func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin bool) (rea
 	defer m.mu.Unlock()
 	mv := m.open[key]
 	if mv == nil {
-		if why := m.gone[key]; why != "" {
-			return false, errors.New(why)
+		if why := m.gone[key]; why != nil {
+			return false, why
 		}
 		return false, errors.New("no capacity is reserved for it any more")
 	}
@@ -181,7 +181,7 @@ func (m *Moves) Leave(node string) {
 	defer m.mu.Unlock()
 	for key, mv := range m.open {
 		if !mv.begun && (mv.uses[node] || slices.Contains(mv.Nodes, node)) {
-			m.gone[key] = "node " + node + ", which it needs, has to end"
+			m.gone[key] = fmt.Errorf("node %s, which it needs, has to end", node)
 			m.release(mv)
 			delete(m.open, key)
 		}
@@ -279,7 +279,7 @@ func (m *Moves) GiveUpAll() bool {
 // drop gives moves up for demand; mu is held.
 func (m *Moves) drop(keys []string) {
 	for _, key := range keys {
-		m.gone[key] = "pods that wait need its capacity"
+		m.gone[key] = consolidation.ErrDemand
 		m.release(m.open[key])
 		delete(m.open, key)
 	}

@@ -1,5 +1,10 @@
 package consolidation
 
+import "errors"
+
+// ErrDemand is why a move is given up whose capacity is needed for pods that wait.
+var ErrDemand = errors.New("pods that wait need its capacity")
+
 // Request asks for one pass over the candidates, and for capacity for the moves that are due.
 type Request struct {
 	// Candidates are all managed nodes, as Propose needs them.

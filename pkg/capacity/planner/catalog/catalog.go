@@ -166,25 +166,14 @@ func (c *Catalog) addCandidates(p *PoolOffers, v int, opts *capacity.Options) {
 			others = append(others, r)
 		}
 	}
-	surcharge := 0.0
-	if s := opts.NodeSurcharge; s > 0 && !math.IsInf(s, 1) {
-		surcharge = s
-	}
 	for t, typ := range p.Allowed {
-		factor := 1.0
-		if len(opts.PriceFactor) > 0 {
-			family, _, _ := strings.Cut(typ.Name, ".")
-			if f := opts.PriceFactor[family]; f > 0 && !math.IsInf(f, 1) {
-				factor = f
-			}
-		}
 		for _, o := range typ.Offers {
 			if !o.Available || !(o.Price >= 0) || math.IsInf(o.Price, 1) || hasZones && !zones.Has(o.Zone) || hasCTs && !cts.Has(o.CapacityType) ||
 				o.CapacityType == capacity.CapacityTypeReserved && o.Remaining <= 0 ||
 				slices.ContainsFunc(others, func(r capacity.Requirement) bool { return !o.Allows(r) }) {
 				continue
 			}
-			c.Candidates = append(c.Candidates, Candidate{Pool: p.Index, LabelChoice: v, typ: t, Offer: o, Price: o.Price*factor + surcharge})
+			c.Candidates = append(c.Candidates, Candidate{Pool: p.Index, LabelChoice: v, typ: t, Offer: o, Price: opts.PriceOf(typ.Name, o.Price)})
 		}
 	}
 }

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
+	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+)
+
+// consolidates gives the controller that ends nodes what it needs to empty used ones.
+func consolidates(cfg *disruption.Config, p *parts, profiles []profile, classes *pending.Classes) {
+	ours := names(profiles)
+	o := &capacity.Options{NodeSurcharge: profiles[0].args.NodeSurchargeDollarsPerHour, PriceFactor: profiles[0].args.PriceFactors}
+	cfg.Consolidation = p.launch.Consolidation
+	cfg.Class = func(pod *corev1.Pod) (*capacity.Class, error) {
+		_, class, err := classes.Successor(pod)
+		return class, err
+	}
+	cfg.Ours = func(pod *corev1.Pod) bool { return slices.Contains(ours, pod.Spec.SchedulerName) }
+	cfg.Price = (&priceList{read: func() consolidation.Prices { return consolidation.PricesOf(p.store.Pools(p.provider.InstanceTypes), o) }, clock: cfg.Clock}).of
+}
+
+// priceList keeps the prices of all offerings for a while: they are asked for node by node. Only one goroutine uses it.
+type priceList struct {
+	read   func() consolidation.Prices
+	clock  clock.PassiveClock
+	prices consolidation.Prices
+	at     time.Time
+}
+
+// pricesHold is for how long prices are kept: a pass takes less.
+const pricesHold = 2 * time.Second
+
+// of returns what a claim's node costs now; false: that is unknown.
+func (l *priceList) of(claim *karpv1.NodeClaim) (dollarsPerHour float64, known bool) {
+	if now := l.clock.Now(); l.prices == nil || now.Sub(l.at) >= pricesHold {
+		l.prices, l.at = l.read(), now
+	}
+	of := claim.Labels
+	return l.prices.Of(of[karpv1.NodePoolLabelKey], of[corev1.LabelInstanceTypeStable], of[corev1.LabelTopologyZone], of[karpv1.CapacityTypeLabelKey])
+}
