@@ -35,9 +35,9 @@ type Consolidation interface {
 }
 
 const (
-	// askEvery is the shortest time between two requests, askAgain how long the planner has for an answer. If that takes long, it is asked less
-	// often: askShare times what the last answer took is the shortest time between two requests then, so that passes over large clusters take a
-	// tenth of a processor.
+	// askEvery is the shortest time between two requests, askAgain how long the planner has for an answer. If it computes
+	// long, it is asked less often: askShare times that is the shortest time between two requests then, so that passes over large clusters take
+	// a tenth of a processor.
 	askEvery = 10 * time.Second
 	askShare = 10
 	askAgain = 5 * time.Minute
@@ -91,10 +91,7 @@ func (c *consolidations) collect(ctx context.Context, s *cluster) (errs []error)
 	if result == nil {
 		return nil
 	}
-	if !c.asked.IsZero() {
-		c.every = askShare * now.Sub(c.asked)
-	}
-	c.asked = time.Time{}
+	c.asked, c.every = time.Time{}, askShare*result.Took
 	for i := range result.Moves {
 		due := &result.Moves[i]
 		if due.Key == "" {

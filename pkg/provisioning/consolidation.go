@@ -60,6 +60,7 @@ type proposed struct {
 	*consolidation.Proposal
 	only bool
 	at   time.Time
+	took time.Duration
 }
 
 const (
@@ -176,7 +177,7 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 		err := panics.Catch(ctx, "consolidation", func() error {
 			out := c.passes.planner.Propose(&v.View, r.Candidates, o)
 			c.passes.accrual.Observe(out.Rates, r.Candidates, start)
-			made = &proposed{Proposal: out, only: r.ProposeOnly, at: start}
+			made = &proposed{Proposal: out, only: r.ProposeOnly, at: start, took: c.clock.Since(start)}
 			return nil
 		})
 		if err != nil {

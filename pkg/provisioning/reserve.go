@@ -47,8 +47,12 @@ const verifyTries = 5
 //  4. Reserve what is left. A move that needs new nodes is bought as a whole or not at all.
 //  5. Lift the cordons of the other moves.
 func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
+	start := c.clock.Now()
 	out := &consolidation.Result{Kept: p.Kept, Waste: p.Waste}
-	defer func() { c.passes.finish(out) }()
+	defer func() {
+		out.Took = p.took + c.clock.Since(start)
+		c.passes.finish(out)
+	}()
 	if p.only {
 		for i := range p.Moves {
 			out.Moves = append(out.Moves, consolidation.Due{Move: p.Moves[i]})

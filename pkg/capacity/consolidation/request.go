@@ -1,6 +1,9 @@
 package consolidation
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // ErrDemand is why a move is given up whose capacity is needed for pods that wait.
 var ErrDemand = errors.New("pods that wait need its capacity")
@@ -21,6 +24,8 @@ type Result struct {
 	Moves []Due
 	// Waste is as in Proposal.
 	Waste map[string]float64
+	// Took is for how long it was computed.
+	Took time.Duration
 }
 
 // Due is a move that is due. Unless the request was to propose only, capacity for all of its pods is reserved, or being launched.
