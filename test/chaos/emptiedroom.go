@@ -157,7 +157,7 @@ func (e *emptyings) evicts(m *moment, namespace, name string) {
 			pod = p
 		}
 	}
-	if pod == nil || daemonic(pod) {
+	if pod == nil || daemonic(pod) || pod.DeletionTimestamp != nil || !lives(pod) { // an eviction of a pod that goes already does nothing
 		return
 	}
 	var r *emptied
