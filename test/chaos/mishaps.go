@@ -37,6 +37,12 @@ func (s *Stage) KillAt(deadly func(*kubeapi.Call) bool) *atomic.Int64 {
 
 // before and after are called for each call of a process.
 func (s *Stage) before(p *process, c *kubeapi.Call) *kubeapi.Fault {
+	if s.emptied != nil {
+		s.emptied.called(c)
+	}
+	if s.mortal.killsAt(p, point{named(c), false}) {
+		return &kubeapi.Fault{Call: p.kill, Drop: true}
+	}
 	if s.deadly == nil || !s.deadly(c) || s.kills.Load()%2 != 0 || p.killed.Load() {
 		return nil
 	}
@@ -45,11 +51,26 @@ func (s *Stage) before(p *process, c *kubeapi.Call) *kubeapi.Fault {
 }
 
 func (s *Stage) after(p *process, c *kubeapi.Call, err error) *kubeapi.Fault {
+	if s.emptied != nil {
+		s.emptied.answered(c, err)
+	}
+	if err == nil && s.mortal.killsAt(p, point{named(c), true}) {
+		return &kubeapi.Fault{Call: p.kill, Drop: true}
+	}
 	if err != nil || s.deadly == nil || !s.deadly(c) || s.kills.Load()%2 != 1 || p.killed.Load() {
 		return nil
 	}
 	s.kills.Add(1)
 	return &kubeapi.Fault{Call: p.kill, Drop: true}
+}
+
+// cloudKills reports whether the process is killed at a call to the cloud.
+func (s *Stage) cloudKills(p *process, at point) bool {
+	if !s.mortal.killsAt(p, at) {
+		return false
+	}
+	p.kill()
+	return true
 }
 
 // Untaint adds the agent that a startup taint waits for: it removes the taint this long after the node is Ready.

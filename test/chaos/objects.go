@@ -79,6 +79,12 @@ func Annotated(key, value string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) { t.Annotations[key] = value }
 }
 
+// OnePerNode keeps pods of the app apart.
+func OnePerNode(t *corev1.PodTemplateSpec) {
+	t.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+		TopologyKey: corev1.LabelHostname, LabelSelector: selects(t.Labels[appLabel])}}}}
+}
+
 // Asking adds a request and limit for a resource.
 func Asking(name corev1.ResourceName, n string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) {

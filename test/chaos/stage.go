@@ -75,6 +75,8 @@ type Stage struct {
 	limit          int // of instances; 0: none
 	deadly         func(*kubeapi.Call) bool
 	kills          atomic.Int64
+	emptied        *emptyings
+	mortal         *mortal
 }
 
 // prepare creates what every cluster has and starts Kubernetes' controllers.
@@ -96,7 +98,12 @@ func (s *Stage) Now() time.Duration { return time.Since(begin).Round(time.Second
 func (s *Stage) Start() {
 	s.starts++
 	p := newProcess(s.starts, s.scene.Seed, s.api)
+	if s.emptied != nil {
+		s.emptied.starts(s.starts)
+	}
 	p.cloud = &wire{handler: s.ec2.Handler()}
+	p.cloud.before = func(action string) bool { return s.cloudKills(p, point{action, false}) }
+	p.cloud.after = func(action string) bool { return s.cloudKills(p, point{action, true}) }
 	p.kube.Before = func(c *kubeapi.Call) *kubeapi.Fault { return s.before(p, c) }
 	p.kube.After = func(c *kubeapi.Call, err error) *kubeapi.Fault { return s.after(p, c, err) }
 	p.run(s.scene.Program, s.logger)
