@@ -15,6 +15,8 @@ type Trial struct {
 	Steps []Step
 	// Alone: each step is verified as if the others did not exist.
 	Alone bool
+	// AnyOrder: the pods may be bound in another order. A step that is refused is tried again after the others, as often as that helps.
+	AnyOrder bool
 }
 
 // TrialNode is a hypothetical node. One with the name of a node in the scheduler's cache stands in for it: its Node replaces the real one

@@ -276,7 +276,7 @@ type stepOf struct {
 // trial returns the moves that can be made as far as is known, as the request that the filters verify. Nodes that are emptied have the
 // disrupted taint, and keep the pods that don't move.
 func (c *Consolidation) trial(v *View, all []*attempt, objects map[string]*corev1.Node) (capacity.Trial, []stepOf) {
-	t := capacity.Trial{Promised: v.Promised, Nodes: slices.Clone(v.Hypothetical)}
+	t := capacity.Trial{Promised: v.Promised, Nodes: slices.Clone(v.Hypothetical), AnyOrder: true}
 	var of []stepOf
 	emptied := map[string]map[types.UID]bool{}
 	for _, a := range all {
@@ -305,12 +305,41 @@ func (c *Consolidation) trial(v *View, all []*attempt, objects map[string]*corev
 		for _, n := range a.New {
 			t.Nodes = append(t.Nodes, capacity.TrialNode{Node: c.planning.nodes.PlannedNode(n, n.ID), Pods: daemonPods(n.ID, n.Daemons)})
 		}
-		for i, pl := range a.Placements {
-			t.Steps = append(t.Steps, capacity.Step{Pod: a.successors[i], Class: pl.Class.Key, Node: pl.Node})
+		for i := range a.Placements {
 			of = append(of, stepOf{a, i})
 		}
 	}
+	c.order(v, of)
+	for _, s := range of {
+		pl := &s.attempt.Placements[s.placement]
+		t.Steps = append(t.Steps, capacity.Step{Pod: s.attempt.successors[s.placement], Class: pl.Class.Key, Node: pl.Node})
+	}
 	return t, of
+}
+
+// order puts pods first that go to the zone that lacks most of their class. A skew then refuses few of them at the first try.
+func (c *Consolidation) order(v *View, steps []stepOf) {
+	type domain struct {
+		class capacity.ClassKey
+		zone  string
+	}
+	zones := map[string]string{}
+	for _, n := range v.Nodes {
+		zones[n.Name] = n.Labels[corev1.LabelTopologyZone]
+	}
+	lacks, left := map[domain]int{}, make(map[stepOf]int, len(steps))
+	for _, s := range steps {
+		for _, n := range s.attempt.New {
+			zones[n.ID] = n.Labels[corev1.LabelTopologyZone]
+		}
+	}
+	for _, s := range slices.Backward(steps) {
+		pl := &s.attempt.Placements[s.placement]
+		at := domain{pl.Class.Key, zones[pl.Node]}
+		lacks[at]++
+		left[s] = lacks[at]
+	}
+	slices.SortStableFunc(steps, func(a, b stepOf) int { return left[b] - left[a] })
 }
 
 // disrupted returns a copy of a Node with the disrupted taint.

@@ -34,7 +34,7 @@ type placement struct {
 
 // Verify checks the steps in order against the profile's filters on the last Refresh's snapshot, with all hypothetical nodes and all
 // pods with reserved capacity present from the start. Rejections are in the order of the steps; none means that kube-scheduler would
-// accept the plan as it is. The same snapshot and trial give the same answer, and Verify leaves nothing behind.
+// accept the plan as it is, or in another order if that is allowed. The same snapshot and trial give the same answer, and Verify leaves nothing behind.
 //
 // If a plugin fails on a step, the step is rejected. An error means that the trial as a whole could not be checked: ctx ended, or the
 // filters' state is not in the expected form.
@@ -65,18 +65,37 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 			logger.V(3).Info("Promised capacity is on a node that doesn't exist", "pod", klog.KObj(p.Pod), "node", p.Node)
 		}
 	}
-	var rejections []capacity.Rejection
-	for i, step := range in.Steps {
+	steps := make([]int, len(in.Steps))
+	for i := range steps {
+		steps[i] = i
+	}
+	for {
+		rejections, err := t.tryAll(ctx, in.Steps, steps)
+		if err != nil || !in.AnyOrder || len(rejections) == 0 || len(rejections) == len(steps) {
+			return rejections, err
+		}
+		steps = steps[:0]
+		for _, r := range rejections {
+			steps = append(steps, r.Step)
+		}
+	}
+}
+
+// tryAll tries some of the steps in their order, and returns those that are refused.
+func (t *trial) tryAll(ctx context.Context, all []capacity.Step, some []int) ([]capacity.Rejection, error) {
+	var out []capacity.Rejection
+	for _, i := range some {
+		step := all[i]
 		refused, err := t.try(ctx, step)
 		if err != nil {
 			return nil, fmt.Errorf("verifying pod %s on node %s: %w", klog.KObj(step.Pod), step.Node, err)
 		}
 		if refused != nil {
-			logger.V(4).Info("Filters refuse a planned pod", "pod", klog.KObj(step.Pod), "node", step.Node, "plugin", refused.plugin, "reason", refused.reason)
-			rejections = append(rejections, capacity.Rejection{Step: i, Plugin: refused.plugin, Reason: refused.reason})
+			klog.FromContext(ctx).V(4).Info("Filters refuse a planned pod", "pod", klog.KObj(step.Pod), "node", step.Node, "plugin", refused.plugin, "reason", refused.reason)
+			out = append(out, capacity.Rejection{Step: i, Plugin: refused.plugin, Reason: refused.reason})
 		}
 	}
-	return rejections, nil
+	return out, nil
 }
 
 // try asks the filters about one step and places its pod if they accept it.

@@ -89,6 +89,12 @@ func TestVerify(t *testing.T) {
 			want: []string{"4 NodeResourcesFit: Insufficient cpu", "9 NodeResourcesFit: Insufficient cpu"},
 		},
 		{
+			name:     "in any order, what skew refuses at first is accepted after the others, and what doesn't fit is not",
+			existing: []runtime.Object{node("a", "z1").Obj(), node("b", "z2").Obj()},
+			trial:    capacity.Trial{Steps: append(repeat(3, step(spread, "a")), repeat(5, step(spread, "b"))...), AnyOrder: true},
+			want:     []string{"7 NodeResourcesFit: Insufficient cpu"},
+		},
+		{
 			name:     "alone, every pod has the node for itself",
 			existing: []runtime.Object{node("a", "z1").Obj()},
 			trial: capacity.Trial{

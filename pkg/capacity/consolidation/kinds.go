@@ -53,23 +53,34 @@ type kinds struct {
 	all  []kind
 	asks []catalog.Asks
 	// plain are the kinds of classes all of whose pods are of one kind.
-	plain  map[*capacity.Class]int32
-	byKey  map[string]int32
-	askIDs map[string]int
-	ignore bool // preferences don't count
+	plain map[capacity.ClassKey]int32
+	// pinned are those of classes whose pods depend on where they are now; domains are the keys by which they do.
+	pinned  map[pinned]int32
+	domains map[capacity.ClassKey][]string
+	byKey   map[string]int32
+	askIDs  map[string]int
+	ignore  bool // preferences don't count
+}
+
+// pinned is what pods of a class that are of one kind have in common: the values of their nodes' topology labels, and the weight of the
+// preferred node terms that are satisfied now.
+type pinned struct {
+	class  capacity.ClassKey
+	values string
+	least  int32
 }
 
 func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.Mentions) {
-	seen := map[*capacity.Class]bool{}
+	seen := map[capacity.ClassKey]bool{}
 	var demand []capacity.Demand
 	mentions := catalog.Mentions{}
 	for i := range candidates {
 		for j := range candidates[i].Pods {
 			class := candidates[i].Pods[j].Class
-			if seen[class] {
+			if seen[class.Key] {
 				continue
 			}
-			seen[class] = true
+			seen[class.Key] = true
 			demand = append(demand, capacity.Demand{Class: class})
 			mentions.Add(class)
 			for _, key := range domainKeys(class) {
@@ -77,7 +88,7 @@ func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.M
 			}
 		}
 	}
-	return &kinds{dims: catalog.DimsOf(demand), plain: map[*capacity.Class]int32{}, byKey: map[string]int32{}, askIDs: map[string]int{}, ignore: ignorePreferences}, mentions
+	return &kinds{dims: catalog.DimsOf(demand), plain: map[capacity.ClassKey]int32{}, pinned: map[pinned]int32{}, domains: map[capacity.ClassKey][]string{}, byKey: map[string]int32{}, askIDs: map[string]int{}, ignore: ignorePreferences}, mentions
 }
 
 // domainKeys returns the topology keys, other than the host's, over which the class has a hard constraint.
@@ -103,13 +114,29 @@ func domainKeys(c *capacity.Class) []string {
 
 // of returns the kind of a pod on a node.
 func (ks *kinds) of(p *Pod, node *capacity.Node) int32 {
-	if k, ok := ks.plain[p.Class]; ok {
+	if k, ok := ks.plain[p.Class.Key]; ok {
 		return k
 	}
 	c := p.Class
-	keys := domainKeys(c)
+	keys, known := ks.domains[c.Key]
+	if !known {
+		keys = domainKeys(c)
+		ks.domains[c.Key] = keys
+	}
 	preferred := !ks.ignore && len(c.Preferred) > 0
-	terms, least := c.Terms, int32(0)
+	if len(keys) == 0 && !preferred {
+		k := ks.add(p, catalog.Asks{Terms: c.Terms, Tolerations: c.Tolerations, Preferred: true, Scheduler: c.Scheduler()}, 0)
+		ks.plain[c.Key] = k
+		return k
+	}
+	at := pinned{class: c.Key, values: valuesOf(keys, node)}
+	if preferred {
+		at.least = satisfied(c, node.Label)
+	}
+	if k, ok := ks.pinned[at]; ok {
+		return k
+	}
+	terms := c.Terms
 	if len(keys) > 0 {
 		pins := capacity.Requirements{}
 		for _, key := range keys {
@@ -124,14 +151,29 @@ func (ks *kinds) of(p *Pod, node *capacity.Node) int32 {
 			terms = pinned
 		}
 	}
-	if preferred {
-		least = satisfied(c, node.Label)
-	}
-	k := ks.add(p, catalog.Asks{Terms: terms, Tolerations: c.Tolerations, Preferred: true, Scheduler: c.Scheduler()}, least)
-	if len(keys) == 0 && !preferred {
-		ks.plain[c] = k
-	}
+	k := ks.add(p, catalog.Asks{Terms: terms, Tolerations: c.Tolerations, Preferred: true, Scheduler: c.Scheduler()}, at.least)
+	ks.pinned[at] = k
 	return k
+}
+
+// valuesOf returns the node's values of the labels, as a key.
+func valuesOf(keys []string, n *capacity.Node) string {
+	if len(keys) == 1 {
+		if v, ok := n.Label(keys[0]); ok {
+			return v
+		}
+		return "\x00" // no label has this value
+	}
+	var out []byte
+	for _, key := range keys {
+		v, ok := n.Label(key)
+		out = append(out, v...)
+		if !ok {
+			out = append(out, 0)
+		}
+		out = append(out, ',')
+	}
+	return string(out)
 }
 
 // satisfied returns the weight of the class's preferred node terms that a node with these labels satisfies.

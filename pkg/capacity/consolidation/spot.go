@@ -60,20 +60,24 @@ func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible
 	pool := c.Pools[x.Pool]
 	need := slices.Clone(m.total(pods))
 	like := c.Compatibility(own, m.fixedLabels(pods))
-	for _, ways := range c.WaysOf(pool, x.LabelChoice, x.Offer) {
-		if !like.InstanceType(ways[0]) || c.Special.Has(ways[0]) && !c.Special.Has(own) {
+	some := selection{market: m, flexible: flexible, types: map[*capacity.InstanceType]bool{}}
+	for _, b := range c.Cheapest(pool, x.LabelChoice, x.Offer) {
+		if c.Candidates[b].Price >= ceiling {
+			break
+		}
+		if !fits(c.RoomOf(b), need) || !m.allow(b, pods) || c.Special.Has(b) && !c.Special.Has(own) || !like.InstanceType(b) || !like.Offer(b) {
 			continue
 		}
-		for _, b := range ways {
-			if c.Candidates[b].Price < ceiling && like.Offer(b) && fits(c.RoomOf(b), need) && m.allow(b, pods) {
-				out = append(out, b)
+		if some.full(b) {
+			if !pool.Minimum {
+				break
 			}
+		} else {
+			some.add(b)
 		}
+		out = append(out, b)
 	}
-	first := pool.LabelChoices[x.LabelChoice].First
-	ranks := pool.LabelChoices[x.LabelChoice].Ranks
-	slices.SortFunc(out, func(a, b int) int { return ranks[a-first] - ranks[b-first] })
-	chosen := m.first(out, flexible)
+	chosen := out[:some.n]
 	for n := len(chosen); pool.Minimum; n = min(2*n+1, len(out)) {
 		if chosen, short = c.Choose(pool, out[:n]); short == "" || n == len(out) {
 			break
@@ -85,19 +89,37 @@ func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible
 	return chosen, ""
 }
 
-// first returns the first candidates that are enough.
-func (m *market) first(sorted []int, flexible int) []int {
-	seen := map[*capacity.InstanceType]bool{}
-	for i, b := range sorted {
-		x := &m.catalog.Candidates[b]
-		t := m.catalog.TypeOf(b)
-		spot := x.Offer.CapacityType == capacity.CapacityTypeSpot
-		if spot && !seen[t] && len(seen) == flexible || !spot && x.Price > m.catalog.Candidates[sorted[0]].Price*(1+alike) || len(seen) == capacity.MaxFleetTypes && !seen[t] {
-			return sorted[:i:i]
-		}
-		seen[t] = true
+// selection are the first candidates, in order of price, until there are enough.
+type selection struct {
+	market   *market
+	flexible int
+	n        int
+	cheapest float64
+	types    map[*capacity.InstanceType]bool
+	closed   bool
+}
+
+// full reports whether there are enough without b, which isn't cheaper than any of them.
+func (s *selection) full(b int) bool {
+	if s.n == 0 {
+		return false
 	}
-	return sorted
+	x, known := &s.market.catalog.Candidates[b], s.types[s.market.catalog.TypeOf(b)]
+	if x.Offer.CapacityType != capacity.CapacityTypeSpot {
+		s.closed = s.closed || x.Price > s.cheapest*(1+alike)
+	} else if !known && len(s.types) == s.flexible {
+		s.closed = true
+	}
+	s.closed = s.closed || !known && len(s.types) == capacity.MaxFleetTypes
+	return s.closed
+}
+
+func (s *selection) add(b int) {
+	if s.n == 0 {
+		s.cheapest = s.market.catalog.Candidates[b].Price
+	}
+	s.n++
+	s.types[s.market.catalog.TypeOf(b)] = true
 }
 
 // allow reports whether all of the pods may be on a candidate of the catalog.

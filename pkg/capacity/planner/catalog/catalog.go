@@ -57,6 +57,7 @@ type labelChoice struct {
 	Labels      map[string]string
 	First, Last int // its candidates
 	ways        map[way][][]int
+	sorted      map[way][]int
 	Ranks       []int // its candidates' positions in order of price
 }
 
@@ -296,7 +297,7 @@ type way struct{ capacityType, reservation string }
 func (c *Catalog) WaysOf(p *PoolOffers, v int, o capacity.Offer) [][]int {
 	x := &p.LabelChoices[v]
 	if x.ways == nil {
-		x.ways, x.Ranks = map[way][][]int{}, make([]int, x.Last-x.First)
+		x.ways, x.sorted, x.Ranks = map[way][][]int{}, map[way][]int{}, make([]int, x.Last-x.First)
 		sorted := make([]int, 0, x.Last-x.First)
 		for b := x.First; b < x.Last; b++ {
 			sorted = append(sorted, b)
@@ -304,10 +305,12 @@ func (c *Catalog) WaysOf(p *PoolOffers, v int, o capacity.Offer) [][]int {
 		slices.SortFunc(sorted, c.cheaper)
 		for rank, b := range sorted {
 			x.Ranks[b-x.First] = rank
+			w := c.wayOf(b)
+			x.sorted[w] = append(x.sorted[w], b)
 		}
 		at := map[way]map[int]int{}
 		for b := x.First; b < x.Last; b++ {
-			w := way{c.Candidates[b].Offer.CapacityType, c.Candidates[b].Offer.ReservationID}
+			w := c.wayOf(b)
 			if at[w] == nil {
 				at[w] = map[int]int{}
 			}
@@ -335,6 +338,17 @@ func (c *Catalog) cheaper(a, b int) int {
 		return by
 	}
 	return cmp.Or(cmp.Compare(c.TypeOf(a).Name, c.TypeOf(b).Name), cmp.Compare(c.Candidates[a].Offer.Zone, c.Candidates[b].Offer.Zone), a-b)
+}
+
+// Cheapest returns the same candidates as WaysOf, all in order of price.
+func (c *Catalog) Cheapest(p *PoolOffers, v int, o capacity.Offer) []int {
+	c.WaysOf(p, v, o)
+	return p.LabelChoices[v].sorted[way{o.CapacityType, o.ReservationID}]
+}
+
+func (c *Catalog) wayOf(b int) way {
+	o := &c.Candidates[b].Offer
+	return way{o.CapacityType, o.ReservationID}
 }
 
 // setSpecial finds the candidates of special hardware (InstanceType.Special). Reserved capacity is never among them: it is paid for
