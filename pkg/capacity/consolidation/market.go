@@ -302,7 +302,7 @@ func (m *market) pack(pods []share, n int) *packed {
 	p := &packing.Problem{Candidates: m.sold[:n], Rules: rules}
 	for _, s := range pods {
 		k := &m.kinds.all[s.kind]
-		p.Items = append(p.Items, packing.Item{Need: k.need, Count: int(s.n), Candidates: k.may})
+		p.Items = append(p.Items, packing.Item{Need: k.need, Count: int(s.n), Candidates: k.may, Value: k.value, Floor: k.floor})
 	}
 	r := packing.Pack(p, packing.Quick)
 	out := &packed{loads: r.Loads, cost: r.Cost, whole: !slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 })}

@@ -33,7 +33,10 @@ func Pack(p *Problem, effort int) *Result {
 		return &Result{Left: make([]int, len(p.Items))}
 	}
 	w := newWorkBudget(k, effort)
-	fluid, floors := k.prices()
+	fluid, floors := k.known(p)
+	if fluid == nil {
+		fluid, floors = k.prices()
+	}
 	bound := k.worth(floors, k.counts())
 	k.clip(fluid)
 	values := k.views(fluid)
@@ -105,6 +108,18 @@ func (p *program) mix(w *workBudget, best *state, values [][]float64, ups []floa
 		}
 	}
 	return best
+}
+
+// known returns the values and floors that the problem gives; nil: it doesn't give all.
+func (k *kinds) known(p *Problem) (values, floors []float64) {
+	for i := range k.kinds {
+		it := &p.Items[k.kinds[i].items[0]]
+		if it.Value <= 0 {
+			return nil, nil
+		}
+		values, floors = append(values, it.Value), append(floors, it.Floor)
+	}
+	return values, floors
 }
 
 // views returns three estimates of what pieces are worth: the fluid ones given, the pieces' largest share of a candidate, and the mean of both.

@@ -15,6 +15,9 @@ type Item struct {
 	Count int
 	// Candidates are those that the item may go into, as far as anything but capacity is concerned.
 	Candidates Bits
+	// Value and Floor are what Values has said of a piece, for a problem with all of these items and candidates, and others. 0: Pack computes
+	// both for all items.
+	Value, Floor float64
 }
 
 // Candidate is something to buy.
