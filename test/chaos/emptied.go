@@ -84,6 +84,7 @@ type emptied struct {
 	// moving are the pods that had to move, others those on receivers.
 	moving, others []*corev1.Pod
 	receivers      []string
+	lostBefore     bool // a node that could receive pods was lost so shortly before that the product may count on it
 	evictions      int
 }
 

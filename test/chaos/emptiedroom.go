@@ -67,14 +67,16 @@ func (e *emptyings) room(m *moment, r *emptied, behind time.Duration, together b
 	r.others = there
 	names := resourcesOf(r.moving)
 	got := place(r.moving, freeOn(good, there, names), names)
-	if got != fits {
-		// What the product has seen may be a little older: nodes that have been lost since.
-		for name, was := range e.asOf {
-			if name != r.node.Name && !slices.Contains(r.receivers, name) && m.at.Sub(was.at) <= behind && !disruptedNow(m, name) {
-				good = append(good, was.node)
-			}
+	// What the product has seen may be a little older: it may count on nodes that have been lost since.
+	before := slices.Clone(good)
+	for name, was := range e.asOf {
+		if name != r.node.Name && !slices.Contains(r.receivers, name) && m.at.Sub(was.at) <= behind && !disruptedNow(m, name) {
+			before = append(before, was.node)
 		}
-		if late := place(r.moving, freeOn(good, there, names), names); late == fits {
+	}
+	r.lostBefore = len(before) > len(good)
+	if got != fits {
+		if late := place(r.moving, freeOn(before, there, names), names); late == fits {
 			e.made["consolidation: allowed, a receiving node was lost just before"]++
 			return
 		}
@@ -86,7 +88,7 @@ func (e *emptyings) room(m *moment, r *emptied, behind time.Duration, together b
 	case got == undecided:
 		e.made["consolidation: I1, undecided"]++
 	default:
-		r.wrong = append(r.wrong, fmt.Sprintf("its pods don't fit elsewhere: %s to be moved, on %s", podNames(r.moving), e.describe(good, there)))
+		r.wrong = append(r.wrong, fmt.Sprintf("its pods don't fit elsewhere: %s to be moved, on %s", podNames(r.moving), e.describe(before, there)))
 	}
 }
 
@@ -192,7 +194,7 @@ func (e *emptyings) evicts(m *moment, namespace, name string) {
 	switch {
 	case r.leader != e.leader:
 		e.made["consolidation: allowed, another leader since"]++
-	case e.lost(m, r):
+	case r.lostBefore || e.lost(m, r):
 		e.made["consolidation: allowed, a receiving node was lost since"]++
 	default:
 		r.wrong = append(r.wrong, fmt.Sprintf("when pod %s was evicted, there was no room any more: %s to be moved, on %s", name, podNames(r.moving), e.describe(good, there)))
@@ -203,7 +205,7 @@ func (e *emptyings) evicts(m *moment, namespace, name string) {
 func (e *emptyings) lost(m *moment, r *emptied) bool {
 	for _, name := range r.receivers {
 		n := m.nodes[name]
-		if n == nil {
+		if n == nil || !m.live[n.Spec.ProviderID] && !disruptedNow(m, name) {
 			return true
 		}
 		if claim := claimOf(m.view, n.Spec.ProviderID); !receives(n, claim) && (claim == nil || e.nodes[claim.Name] == nil) && !disruptedNow(m, name) {
