@@ -69,8 +69,11 @@ func (k *Karpenter) Pass(d *Day) error {
 	return nil
 }
 
-// Score is LeastAllocated.
-func (*Karpenter) Score(d *Day, n *cluster.Node) float64 {
+// Score is LeastAllocated, kube-scheduler's default.
+func (*Karpenter) Score(d *Day, n *cluster.Node) float64 { return free(d, n) }
+
+// free returns the mean part of a node's CPU and memory that is free.
+func free(d *Day, n *cluster.Node) float64 {
 	room := d.Cluster.World.Types[n.Type].Room
 	return (float64(n.Free[0])/float64(room[0]) + float64(n.Free[1])/float64(room[1])) / 2
 }
@@ -81,7 +84,7 @@ func (*Karpenter) Repriced() {}
 // passEvery is how many minutes are between the product's passes.
 const passEvery = 5
 
-// Product is the product: its consolidation, and arriving pods that prefer nodes worth keeping.
+// Product is the product: its consolidation, and arriving pods that prefer full nodes.
 type Product struct {
 	c     *product.Consolidation
 	lives map[*cluster.Node]*product.Life
@@ -123,11 +126,8 @@ func (p *Product) Pass(d *Day) error {
 	return err
 }
 
-// Score prefers nodes worth keeping: those on which, at the last pass, the least part of the price was wasted. What was launched since was
-// launched for the pods that it has.
-func (p *Product) Score(d *Day, n *cluster.Node) float64 {
-	return -p.c.Waste[n.ID] / d.Cluster.Price(n)
-}
+// Score is MostAllocated, as in the shipped configuration.
+func (*Product) Score(d *Day, n *cluster.Node) float64 { return -free(d, n) }
 
 // Repriced passes the new prices on.
 func (p *Product) Repriced() { p.c.SetPrices() }
