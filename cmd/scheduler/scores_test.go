@@ -144,7 +144,9 @@ func (k *keptRanks) Result() *consolidation.Result {
 	return r
 }
 
-func (k *keptRanks) plugin(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return keptScore{k}, nil }
+func (k *keptRanks) plugin(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return keptScore{k}, nil
+}
 
 // keptScore prefers nodes worth keeping. A pinned pod has one node, so the framework doesn't score it.
 type keptScore struct{ *keptRanks }
