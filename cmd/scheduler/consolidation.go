@@ -19,9 +19,6 @@ func consolidates(cfg *disruption.Config, p *parts, profiles []profile, classes 
 	ours := names(profiles)
 	o := &capacity.Options{NodeSurcharge: profiles[0].args.NodeSurchargeDollarsPerHour, PriceFactor: profiles[0].args.PriceFactors}
 	cfg.Consolidation = p.launch.Consolidation
-	if wrapConsolidation != nil {
-		cfg.Consolidation = wrapConsolidation(cfg.Consolidation)
-	}
 	cfg.Class = func(pod *corev1.Pod) (*capacity.Class, error) {
 		_, class, err := classes.Successor(pod)
 		return class, err
@@ -49,5 +46,3 @@ func (l *priceList) of(claim *karpv1.NodeClaim) (dollarsPerHour float64, known b
 	of := claim.Labels
 	return l.prices.Of(of[karpv1.NodePoolLabelKey], of[corev1.LabelInstanceTypeStable], of[corev1.LabelTopologyZone], of[karpv1.CapacityTypeLabelKey])
 }
-
-var wrapConsolidation func(disruption.Consolidation) disruption.Consolidation

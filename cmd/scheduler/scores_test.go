@@ -15,23 +15,18 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	fwk "k8s.io/kube-scheduler/framework"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
-	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// What the scores of a profile cost: the whole program schedules the same load with several ways to score nodes, while it consolidates, and
-// while it ends empty nodes only. `make scores`; docs/design/scoring.md has the results.
+// What the scores of a profile cost: the whole program schedules the same load with several ways to score nodes, while it consolidates or
+// ends empty nodes only. It takes a quarter of a second of CPU time per node and hour; go run ./test/consolidation scores, where only
+// the scheduler and the planners are real, takes a fiftieth of that. docs/design/scoring.md has the results.
 
 var (
 	scoreArms  = flag.String("scores.arms", "", "ways to score that are compared, by name, separated by commas; all: all of them")
@@ -49,7 +44,6 @@ type scoreArm struct {
 	weight   int    // of NodeResourcesFit; 0: upstream's
 	// unbalanced: without NodeResourcesBalancedAllocation.
 	unbalanced bool
-	kept       int // the weight of a plugin that prefers nodes worth keeping; 0: there is none
 }
 
 var scoreWays = []scoreArm{
@@ -58,9 +52,6 @@ var scoreWays = []scoreArm{
 	{name: "MostAllocated-10", strategy: "MostAllocated", weight: 10},
 	{name: "MostAllocated-unbalanced", strategy: "MostAllocated", unbalanced: true},
 	{name: "MostAllocated-10-unbalanced", strategy: "MostAllocated", weight: 10, unbalanced: true},
-	{name: "PreferKeptNodes", strategy: "LeastAllocated", kept: 3},
-	{name: "PreferKeptNodes-10", strategy: "LeastAllocated", kept: 10},
-	{name: "PreferKeptNodes-10-MostAllocated", strategy: "MostAllocated", kept: 10},
 }
 
 // configuration returns that of the whole scheduler with this way to score.
@@ -69,16 +60,12 @@ func (a scoreArm) configuration() string {
 	if a.weight > 0 {
 		enabled += fmt.Sprintf(", {name: NodeResourcesFit, weight: %d}", a.weight)
 	}
-	if a.kept > 0 {
-		enabled += fmt.Sprintf(", {name: %s, weight: %d}", keptName, a.kept)
-	}
 	if a.unbalanced {
 		for _, point := range []string{"preScore", "score"} {
 			more += fmt.Sprintf("\n      %s: {disabled: [{name: NodeResourcesBalancedAllocation}]}", point)
 		}
 	}
-	return strings.Replace(hostedConfig, "{enabled: [{name: Provision}, {name: Binder}]}", "{enabled: ["+enabled+"]}"+more, 1) + fmt.Sprintf(
-		"      - name: NodeResourcesFit\n        args: {scoringStrategy: {type: %s, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}}\n", a.strategy)
+	return strings.NewReplacer("{enabled: [{name: Provision}, {name: Binder}]}", "{enabled: ["+enabled+"]}"+more, "type: MostAllocated", "type: "+a.strategy).Replace(hostedConfig)
 }
 
 // program is the whole scheduler with this way to score.
@@ -94,75 +81,9 @@ func (a scoreArm) program(m *scoreMeter) chaos.Program {
 			}
 			return after(c, err)
 		}
-		ranks := &keptRanks{}
-		wrapConsolidation = ranks.watch
-		return host(ctx, p, a.configuration(), frameworkruntime.Registry{keptName: ranks.plugin})
+		return host(ctx, p, a.configuration(), nil)
 	}
 }
-
-const keptName = "PreferKeptNodes"
-
-// keptRanks are 0 to 100 for each node: how much of its price its pods were worth at the last pass of the consolidation.
-type keptRanks struct {
-	disruption.Consolidation
-	prices map[string]float64
-	ranks  atomic.Pointer[map[string]int64]
-}
-
-func (k *keptRanks) watch(c disruption.Consolidation) disruption.Consolidation {
-	k.Consolidation = c
-	return k
-}
-
-// Ask remembers prices.
-func (k *keptRanks) Ask(r *consolidation.Request) {
-	k.prices = make(map[string]float64, len(r.Candidates))
-	for i := range r.Candidates {
-		k.prices[r.Candidates[i].Node] = r.Candidates[i].Price
-	}
-	k.Consolidation.Ask(r)
-}
-
-// Result publishes ranks. What is emptied gets 0.
-func (k *keptRanks) Result() *consolidation.Result {
-	r := k.Consolidation.Result()
-	if r == nil {
-		return nil
-	}
-	ranks := make(map[string]int64, len(r.Waste))
-	for node, waste := range r.Waste {
-		if price := k.prices[node]; price > 0 {
-			ranks[node] = int64(math.Round(100 * min(1, max(0, 1-waste/price))))
-		}
-	}
-	for _, due := range r.Moves {
-		for _, node := range due.Nodes {
-			ranks[node] = 0
-		}
-	}
-	k.ranks.Store(&ranks)
-	return r
-}
-
-func (k *keptRanks) plugin(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-	return keptScore{k}, nil
-}
-
-// keptScore prefers nodes worth keeping. A pinned pod has one node, so the framework doesn't score it.
-type keptScore struct{ *keptRanks }
-
-func (keptScore) Name() string { return keptName }
-
-func (k keptScore) Score(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) (int64, *fwk.Status) {
-	if all := k.ranks.Load(); all != nil {
-		if rank, ok := (*all)[n.Node().Name]; ok {
-			return rank, nil
-		}
-	}
-	return 100, nil // it was launched since, for the pods that it has
-}
-
-func (k keptScore) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
 // scoreMeter counts what a process does.
 type scoreMeter struct{ evictions, bound atomic.Int64 }
