@@ -11,6 +11,7 @@
 #               or WORLD=7 for one of them, printed step by step; SMALL=1 for those of make test
 # make repack   lets our consolidation and an emulation of Karpenter's repack clusters of 500 to 5,000 nodes that have lost pods
 # make day      lets both consolidate simulated days: cost, evictions, nodes launched, and nodes that were ended too early
+# make scores   lets kube-scheduler place the pods of such days by different scores, to see what they cost; WHOLE=1 in the whole program
 # make peer     lets Karpenter itself consolidate a small cluster, as a check of the emulation; SEED=1, BALANCED=1, MOST_ALLOCATED=1
 # make build    builds bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
 #
@@ -30,7 +31,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day peer clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -127,6 +128,18 @@ day:
 	$(say) 'day: 30 days, about ten minutes'
 	@$(STUDY) -tags study ./test/consolidation/day
 	@go run ./test/consolidation day
+
+scores:
+	$(say) 'scores: two days with 8 ways to score, and two hours with 5,000 nodes: about twenty minutes; WHOLE=1: hours'
+ifdef WHOLE
+	@go test -count=1 -timeout 24h -tags scenes ./cmd/scheduler -run 'TestScores$$' -v -scores.arms all
+else
+	@go build -o bin/consolidation ./test/consolidation
+	@bin/consolidation scores -seed 1
+	@bin/consolidation scores -seed 2
+	@bin/consolidation scores -empty
+	@bin/consolidation scores -large
+endif
 
 # Karpenter is built from its own Go module, with the dependencies that it names.
 peer:

@@ -112,7 +112,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	}); err != nil {
 		return err
 	}
-	d.runParts(ctx, sched, p)
+	d.runParts(ctx, sched, profiles, p)
 	return nil
 }
 
@@ -131,7 +131,7 @@ func warn(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, profil
 }
 
 // runParts runs the parts.
-func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, p *parts) {
+func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, p *parts) {
 	// Every replica may begin to read at once; the rest runs on the leader.
 	d.controllers.Go(func() { d.run(ctx, "store", p.store.Run) })
 	d.controllers.Go(func() { d.run(ctx, "watch for Karpenter", p.external.Run) })
@@ -150,6 +150,7 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, p *
 			d.controllers.Go(func() { d.run(ctx, "pool status", p.store.RunStatus) })
 			d.controllers.Go(func() {
 				if p.store.WaitForSync(ctx) {
+					warnOfScores(ctx, profiles, sched, p.store.Client())
 					d.controllers.Go(func() { d.run(ctx, "disruption", p.ending.Run) })
 					d.run(ctx, "lifecycle", p.life.Run)
 				}

@@ -40,6 +40,8 @@ profiles:
     pluginConfig:
       - name: Provision
         args: {apiVersion: config.dovetail.sh/v1, kind: ProvisionArgs, clusterName: dovetail, region: us-west-2}
+      - name: NodeResourcesFit
+        args: {scoringStrategy: {type: MostAllocated}}
 `
 
 func init() {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -62,6 +63,37 @@ func TestShippedConfigurations(t *testing.T) {
 		text = strings.NewReplacer("region: CHANGE-ME", "region: us-west-2", "CHANGE-ME", "blue").Replace(text)
 		if args, err := decode(text); err != nil || args.ClusterName != "blue" || args.InterruptionQueue != "Dovetail-blue" {
 			t.Errorf("%s with names: %+v, %v", folder, args, err)
+		}
+	}
+}
+
+// The shipped profiles, and those of the example, send pods to the fullest nodes, so that consolidation finds others to empty.
+func TestShippedScores(t *testing.T) {
+	example, err := manifests.Folder("examples/profile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"secondary": shipped[corev1.ConfigMap](t, "secondary", "ConfigMap").Data[manifests.ConfigKey],
+		"replace":   shipped[corev1.ConfigMap](t, "replace", "ConfigMap").Data[manifests.ConfigKey],
+		"example":   string(example[0]),
+		"tests":     hostedConfig,
+	} {
+		o, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, p := range o.(*schedulerapi.KubeSchedulerConfiguration).Profiles {
+			args := schedulerapi.NodeResourcesFitArgs{ScoringStrategy: &schedulerapi.ScoringStrategy{}}
+			for _, c := range p.PluginConfig {
+				if fit, ok := c.Args.(*schedulerapi.NodeResourcesFitArgs); ok {
+					args = *fit
+				}
+			}
+			want := &schedulerapi.ScoringStrategy{Type: schedulerapi.MostAllocated, Resources: []schedulerapi.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}}}
+			if diff := cmp.Diff(want, args.ScoringStrategy); diff != "" {
+				t.Errorf("%s, profile %s: scores (-want +got):\n%s", name, p.SchedulerName, diff)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@
 //
 //	go run ./test/consolidation repack   # clusters that have lost 30 to 60 % of their pods
 //	go run ./test/consolidation day      # simulated days
+//	go run ./test/consolidation scores   # simulated days in which kube-scheduler places pods, by different scores
 //
 // It prints tables in Markdown, and ratios in the last lines (docs/performance.md has figures).
 package main
@@ -28,8 +29,10 @@ func main() {
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("consolidation", flag.ContinueOnError)
 	small := flags.Bool("small", false, "repack: only clusters of 500 nodes; day: only the first seed")
-	only := flags.String("only", "", "day: only the load of this name")
-	seed := flags.Uint64("seed", 1, "day: the first of five seeds; repack: which pods are lost")
+	only := flags.String("only", "", "day: only the load of this name; scores: only the way to score of this name")
+	seed := flags.Uint64("seed", 1, "day: the first of five seeds; repack: which pods are lost; scores: the seed")
+	large := flags.Bool("large", false, "scores: two hours with 5,000 nodes, not a day with 300")
+	empty := flags.Bool("empty", false, "scores: nothing is consolidated but empty nodes")
 	if err := flags.Parse(args[min(1, len(args)):]); err != nil {
 		return err
 	}
@@ -38,8 +41,10 @@ func run(args []string, out io.Writer) error {
 		return repack(out, *small, *seed)
 	case len(args) > 0 && args[0] == "day":
 		return days(out, *small, *only, *seed)
+	case len(args) > 0 && args[0] == "scores":
+		return scores(out, *large, *empty, *only, *seed)
 	}
-	return fmt.Errorf("usage: consolidation repack|day [flags]")
+	return fmt.Errorf("usage: consolidation repack|day|scores [flags]")
 }
 
 // parallel calls f for 0 to n-1, on all processors, and returns the first error.

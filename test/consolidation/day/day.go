@@ -60,15 +60,20 @@ type Day struct {
 	pending []cluster.Share
 }
 
-// span is the minutes from which on what happens counts, and until when.
-type span struct{ begin, end int }
+// span is the minute at which a simulation begins, those from which on what happens counts, and until when.
+type span struct{ from, begin, end int }
 
 // Start is the time of minute 0.
 var Start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
 // Run simulates a day with a side, after half a day that doesn't count.
 func Run(w *cluster.World, l Load, seed uint64, side func(*Day) Consolidator) (Tally, error) {
-	return run(w, l, seed, side, span{12 * 60, 36 * 60})
+	return run(w, l, seed, side, span{0, 12 * 60, 36 * 60})
+}
+
+// RunHours simulates some hours with a side, from an hour of the day on, after half an hour that doesn't count.
+func RunHours(w *cluster.World, l Load, seed uint64, side func(*Day) Consolidator, from, hours int) (Tally, error) {
+	return run(w, l, seed, side, span{from*60 - 30, from * 60, (from + hours) * 60})
 }
 
 func run(w *cluster.World, l Load, seed uint64, side func(*Day) Consolidator, s span) (Tally, error) {
@@ -87,7 +92,7 @@ func run(w *cluster.World, l Load, seed uint64, side func(*Day) Consolidator, s 
 		w.SetPrices(d.prices.next())
 	}
 	d.side = side(d)
-	for d.Now = 1; d.Now <= s.end; d.Now++ {
+	for d.Now = s.from + 1; d.Now <= s.end; d.Now++ {
 		if d.prices != nil && d.Now%60 == 0 {
 			w.SetPrices(d.prices.next())
 			d.side.Repriced()
@@ -95,7 +100,9 @@ func run(w *cluster.World, l Load, seed uint64, side func(*Day) Consolidator, s 
 		d.endNodes()
 		d.demand.retarget(d.Now)
 		d.scale()
-		d.schedule()
+		if err := d.schedule(); err != nil {
+			return d.Tally, err
+		}
 		if err := d.side.Pass(d); err != nil {
 			return d.Tally, err
 		}
@@ -183,14 +190,32 @@ func (d *Day) remove(class, count int) {
 }
 
 // schedule places the pending pods, those that request most CPU first, and launches nodes for those that fit nowhere.
-func (d *Day) schedule() {
+func (d *Day) schedule() error {
 	if len(d.pending) == 0 {
-		return
+		return nil
 	}
 	w := d.Cluster.World
 	slices.SortStableFunc(d.pending, func(a, b cluster.Share) int {
 		return cmp.Compare(w.Classes[b.Class].Need[0], w.Classes[a.Class].Need[0])
 	})
+	left, err := d.place()
+	if err != nil {
+		return err
+	}
+	d.pending = d.pending[:0]
+	for _, n := range d.Cluster.Buy(w.Pack(left, effort)) {
+		d.Tally.cpuBought[d.Now] += w.Types[n.Type].VCPUs
+		d.launched(n)
+	}
+	return nil
+}
+
+// place places pending pods on nodes by the side's scores, and returns how many of each class fit nowhere.
+func (d *Day) place() (left []int, err error) {
+	if p, ok := d.side.(placing); ok {
+		return p.place(d, d.pending)
+	}
+	w := d.Cluster.World
 	var open []*cluster.Node
 	var scores []float64
 	for _, n := range d.Cluster.Nodes {
@@ -198,7 +223,7 @@ func (d *Day) schedule() {
 			open, scores = append(open, n), append(scores, d.side.Score(d, n))
 		}
 	}
-	left := make([]int, len(w.Classes))
+	left = make([]int, len(w.Classes))
 	for _, p := range d.pending {
 		need := w.Classes[p.Class].Need
 		for range p.Count {
@@ -212,17 +237,17 @@ func (d *Day) schedule() {
 				left[p.Class]++
 				continue
 			}
-			n := open[best]
-			d.Cluster.Put(n, p.Class, 1)
-			d.life(n).lastChange = d.Now
-			scores[best] = d.side.Score(d, n)
+			d.put(open[best], p.Class)
+			scores[best] = d.side.Score(d, open[best])
 		}
 	}
-	d.pending = d.pending[:0]
-	for _, n := range d.Cluster.Buy(w.Pack(left, effort)) {
-		d.Tally.cpuBought[d.Now] += w.Types[n.Type].VCPUs
-		d.launched(n)
-	}
+	return left, nil
+}
+
+// put puts an arriving pod on a node.
+func (d *Day) put(n *cluster.Node, class int) {
+	d.Cluster.Put(n, class, 1)
+	d.life(n).lastChange = d.Now
 }
 
 func (d *Day) launched(n *cluster.Node) {
