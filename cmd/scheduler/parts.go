@@ -72,7 +72,8 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	d.binding(profiles, cc.InformerFactory)
 	p.store.SetHold(p.external.Hold)
 	p.store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
-	p.provider, err = d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server, hold: p.external.Hold, clock: d.clock})
+	p.provider, err = d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server,
+		serverVersion: func(ctx context.Context) (string, error) { return serverVersion(ctx, client) }, hold: p.external.Hold, clock: d.clock})
 	return p, err
 }
 
