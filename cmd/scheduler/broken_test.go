@@ -57,6 +57,11 @@ var mistakes = []mistake{
 		says:    `a pause begins, though nothing lasts`,
 	},
 	{
+		name: "stamped-with-another-hash", file: "pkg/karpenter/claim.go",
+		is: "PoolStamp(np).Put(nc.Annotations)\n", instead: "PoolStamp(np).Put(nc.Annotations)\nif broken(%q) { nc.Annotations[karpv1.NodePoolHashAnnotationKey] = \"1\" }\n",
+		says: `claim \S+ has drifted, though nothing has changed: NodePoolDrifted`,
+	},
+	{
 		name: "other-profile-unwatched", file: "plugins/binder/initializing.go", seed: 13,
 		is: "g.hidden(o)); t != nil", instead: "g.hidden(o)); t != nil && !broken(%q)",
 		says: `of a profile without the plugins was bound to Node \S+, which no kubelet has`,

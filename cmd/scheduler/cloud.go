@@ -28,8 +28,9 @@ type cloud struct {
 // cloudSettings are what a provider is made from.
 type cloudSettings struct {
 	args *provision.Args
-	// kubernetes is the version of the API server.
-	kubernetes string
+	// kubernetes is the version of the API server, and serverVersion asks for it again.
+	kubernetes    string
+	serverVersion func(ctx context.Context) (string, error)
 	// hold returns why nothing may be changed now, or nil.
 	hold  func() error
 	clock clock.WithTicker

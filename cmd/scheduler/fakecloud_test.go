@@ -29,8 +29,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// TestFakeCloud runs the whole program on a cloud that isn't AWS, with a node class of another kind: a pod gets a node, and when the pod is
-// gone, so are the node and its instance.
+// TestFakeCloud runs the whole program on a cloud that isn't AWS, with a node class of another kind: a pod gets a node, the node drifts for a
+// reason of that cloud, and when the pod is gone, so are the node and its instance.
 func TestFakeCloud(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, ctx := ktesting.NewTestContext(t)
@@ -82,6 +82,18 @@ func TestFakeCloud(t *testing.T) {
 		if label := string(fakecloud.Kind.Label()); !strings.HasPrefix(node.Spec.ProviderID, "fake://") || node.Labels[karpv1.NodePoolLabelKey] != "main" || node.Labels[label] != "main" {
 			t.Errorf("provider ID %s, labels %v", node.Spec.ProviderID, node.Labels)
 		}
+
+		fake.Drift("main", "MachineDrift")
+		within(t, 10*time.Minute, func() error {
+			claims, err := dynamic.NewForConfigOrDie(api.Client().Config()).Resource(karpenter.NodeClaims.GroupVersion().WithResource(karpenter.NodeClaims.Resource)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			if raw, err := claims.MarshalJSON(); err != nil || !strings.Contains(string(raw), `"reason":"MachineDrift"`) {
+				return fmt.Errorf("no claim has drifted: %s, %v", raw, err)
+			}
+			return nil
+		})
 
 		if err := pods.Delete(ctx, "web", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
 			t.Fatal(err)

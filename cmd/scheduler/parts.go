@@ -72,7 +72,8 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	d.binding(profiles, cc.InformerFactory)
 	p.store.SetHold(p.external.Hold)
 	p.store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
-	p.provider, err = d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server, hold: p.external.Hold, clock: d.clock})
+	p.provider, err = d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server,
+		serverVersion: func(ctx context.Context) (string, error) { return serverVersion(ctx, client) }, hold: p.external.Hold, clock: d.clock})
 	return p, err
 }
 
@@ -126,7 +127,7 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, profiles [
 	args := profiles[0].args
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	p.life, err = lifecycle.New(lifecycle.Config{
-		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(),
+		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(), Kind: &d.cloud.nodeClass,
 		NodeFor: nodeOfClaim(d.cloud.nodeClass.GroupKind()), Registering: p.launch.Nodes.ClaimNamed, Registered: observe(p.provider), NotRegistered: notJoined(p.provider, p.store),
 		ExpectedTaints: p.store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: p.store.Recorder(), Clock: d.clock,
 		Hold: p.external.Hold, Close: p.launch.Nodes.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,

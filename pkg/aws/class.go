@@ -26,8 +26,9 @@ type resolved struct {
 	images   []image
 	profile  string
 	// reservations the class may use; nil: the class selects none.
-	reservations []capacityreservation.Reservation
-	placement    placementgroup.Group
+	reservations  []capacityreservation.Reservation
+	reservedKnown bool
+	placement     placementgroup.Group
 	// dedicated: offerings on single-tenant hardware are included.
 	dedicated bool
 	// unready is why nodes of the class can't be launched, naming object and field; nil when they can.

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"time"
@@ -23,8 +24,10 @@ type Config struct {
 	ClusterCIDR     string
 	// ClusterDNS is the DNS service's address; empty: the tenth of ClusterCIDR.
 	ClusterDNS string
-	// KubernetesVersion is major.minor ("1.36"); image aliases depend on it.
+	// KubernetesVersion is major.minor ("1.36"), as the API server says; image aliases depend on it. ServerVersion asks the API server again;
+	// nil: it isn't asked again. What EKS says takes precedence.
 	KubernetesVersion string
+	ServerVersion     func(ctx context.Context) (string, error)
 
 	// VMMemoryOverheadPercent is the share of a type's memory that the hypervisor and the kernel take before the kubelet sees it, as a
 	// fraction: 0.075 for 7.5 %. 0: 0.075; negative: none.
@@ -120,7 +123,7 @@ func (c *Config) sizes() nodesize.Config {
 func (c *Config) cluster() bootstrap.ClusterConfig {
 	return bootstrap.ClusterConfig{
 		Name: c.ClusterName, Endpoint: c.ClusterEndpoint, CABundle: c.ClusterCABundle, CIDR: c.ClusterCIDR, DNS: c.ClusterDNS,
-		KubernetesVersion: c.KubernetesVersion, Every: c.JoinEvery,
+		KubernetesVersion: c.KubernetesVersion, ServerVersion: c.ServerVersion, Every: c.JoinEvery,
 	}
 }
 

@@ -9,7 +9,8 @@
 // The packages below it each own a noun. sdk makes the calls and lists them; policy generates the IAM policy that allows them; catalog knows
 // what EC2 sells; interruption reads the queue with interruptions. network, placementgroup, capacityreservation and instanceprofile look up
 // what node classes refer to, each answer kept as lookup says, and ownership tells which resources belong to this cluster. bootstrap knows how
-// an instance becomes a node, nodesize how large that node will be; launchtemplate and batcher make the requests fewer.
+// an instance becomes a node, nodesize how large that node will be, and drift whether an instance is still what its class would launch;
+// launchtemplate and batcher make the requests fewer.
 //
 // What is left here joins them: the Provider with classes (node classes and the state of their resolution), launcher, instances, and
 // exhausted (offerings without capacity).

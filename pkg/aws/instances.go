@@ -18,6 +18,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/batcher"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/drift"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -31,12 +32,13 @@ type instances struct {
 	exhausted *exhausted
 	owner     ownership.Owner
 	taken     *takenBack
+	seen      *drift.Seen // what may drift of instances
 	describes *batcher.Batcher[string, described]
 	ends      *batcher.Batcher[string, struct{}]
 }
 
 func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, e *exhausted, o ownership.Owner) *instances {
-	l := &instances{ec2: api, classes: s, exhausted: e, owner: o, taken: &takenBack{clock: c, seen: map[string]time.Time{}}}
+	l := &instances{ec2: api, classes: s, exhausted: e, owner: o, taken: &takenBack{clock: c, seen: map[string]time.Time{}}, seen: &drift.Seen{}}
 	l.describes, l.ends = batcher.New(c, l.describeAll), batcher.New(c, l.terminateAll)
 	return l
 }
@@ -98,7 +100,15 @@ func (l *instances) FindClaim(ctx context.Context, name string) ([]capacity.Inst
 
 // List returns the instances of all nodes of this cluster that are not terminated, sorted by id.
 func (l *instances) List(ctx context.Context) ([]capacity.Instance, error) {
-	return l.owned(ctx, func(i *capacity.Instance) bool { _, ok := i.Tags[ec2nc.NodePoolTagKey]; return ok }, sdk.Filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
+	all, err := l.owned(ctx, func(i *capacity.Instance) bool { _, ok := i.Tags[ec2nc.NodePoolTagKey]; return ok }, sdk.Filter("tag-key", ec2nc.NodePoolTagKey), notTerminated)
+	if err == nil {
+		listed := make(map[string]bool, len(all))
+		for i := range all {
+			listed[all[i].ID] = true
+		}
+		l.seen.Keep(listed)
+	}
+	return all, err
 }
 
 // owned returns the instances of this cluster that the filters select and that satisfy is by their own tags. Some of them will be
@@ -137,6 +147,7 @@ func (l *instances) describe(ctx context.Context, filters ...ec2types.Filter) ([
 				if s := r.Instances[i].StateReason; s != nil {
 					inst.Taken = takenByEC2[awssdk.ToString(s.Code)]
 				}
+				l.seen.Note(&r.Instances[i], inst.ReservationID, inst.Ended())
 				if inst.Ended() {
 					inst.EndReason = endReason(&r.Instances[i])
 				}

@@ -47,6 +47,7 @@ type resolution struct {
 	profile  lookup.Part[string]
 	reserved lookup.Part[[]capacityreservation.Reservation]
 	placed   lookup.Part[placementgroup.Group]
+	version  string                    // the Kubernetes version that the images were last looked up for
 	join     error                     // why user data can't be created yet
 	reported *ec2nc.EC2NodeClassStatus // the status last handed out
 }
@@ -90,6 +91,9 @@ func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) tim
 		return time.Hour // only a change of the class helps
 	}
 	spec, own := &r.class.Spec, ownTemplate(r.class)
+	if v, err := a.cluster.KubernetesVersion(); err == nil && v != r.version {
+		r.version, r.images.Due = v, time.Time{}
+	}
 	var wg sync.WaitGroup
 	var waits [6]time.Duration
 	var errs [len(waits)]error

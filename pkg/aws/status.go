@@ -24,7 +24,7 @@ func (s *classes) publish(ctx context.Context, c *class, r *resolution) {
 	res := &resolved{
 		class: r.class, family: r.family, settings: r.settings,
 		subnets: r.subnets.Value, groups: r.groups.Value, images: r.images.Value, profile: r.profile.Value,
-		reservations: r.reserved.Value, placement: r.placed.Value,
+		reservations: r.reserved.Value, reservedKnown: r.reserved.Known, placement: r.placed.Value,
 		unready: unready(r.class, conditions),
 	}
 	stored, changed := c.put(r.class, res)

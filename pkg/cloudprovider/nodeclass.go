@@ -26,6 +26,9 @@ type NodeClassKind struct {
 	Finalizer string
 	// HashKey and HashVersionKey are the annotations, on a node class and on its NodeClaims, with the hash that Hash returns.
 	HashKey, HashVersionKey string
+	// HashVersion is written beside each hash; only hashes of the same version can be compared. Where Karpenter has the kind, version and
+	// hash are Karpenter's own, so that both agree on what has drifted.
+	HashVersion string
 	// Hash changes when nodes of the class would come out different in a way that only a new node can have. clusterCA is the certificate
 	// with which nodes verify the API server.
 	Hash func(nc status.Object, clusterCA string) string

@@ -17,6 +17,7 @@ type Provider interface {
 	Launcher
 	Instances
 	NodeClasses
+	Drift
 	Observer
 	// Run keeps what is known of the cloud up to date, and the callbacks informed, until ctx ends.
 	Run(ctx context.Context)

@@ -15,7 +15,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -41,7 +40,7 @@ func TestNodeClaimOf(t *testing.T) {
 			},
 			Annotations: map[string]string{
 				"example.com/note": "kept", "example.com/plan": "7",
-				"karpenter.sh/nodepool-hash": PoolHash(np), "karpenter.sh/nodepool-hash-version": cloudprovider.HashVersion,
+				"karpenter.sh/nodepool-hash": np.Hash(), "karpenter.sh/nodepool-hash-version": karpv1.NodePoolHashVersion,
 				"dovetail.sh/launch-batch": `{"token":"token-1","attempt":1,"claims":["default-abc"],"pool":"default","nodeClass":"default","capacityType":"spot","offers":[` +
 					`{"type":"m5.large","zone":"us-west-2b","capacityType":"spot"},{"type":"m5.large","zone":"us-west-2a","capacityType":"spot"},` +
 					`{"type":"c5.large","zone":"us-west-2a","capacityType":"spot"}],"request":"eyJUeXBlIjoiaW5zdGFudCJ9"}`,

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
 // launchedClaim returns a claim as it is read back after RecordLaunched.
@@ -47,7 +47,7 @@ func TestNodeFor(t *testing.T) {
 				"topology.kubernetes.io/region": "us-west-2", "failure-domain.beta.kubernetes.io/region": "us-west-2",
 				"node.kubernetes.io/exclude-disruption": "true",
 			},
-			Annotations: map[string]string{"example.com/note": "kept", "example.com/plan": "7", "karpenter.sh/nodepool-hash-version": cloudprovider.HashVersion},
+			Annotations: map[string]string{"example.com/note": "kept", "example.com/plan": "7", "karpenter.sh/nodepool-hash-version": karpv1.NodePoolHashVersion},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: "default-abc", UID: "uid-of-claim", BlockOwnerDeletion: ptr.To(true),
 			}},

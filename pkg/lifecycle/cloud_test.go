@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
 // fakeCloud behaves like the cloud: instances take their time to end, and may be invisible for a while.
@@ -20,6 +21,7 @@ type fakeCloud struct {
 	calls     map[string]int   // by method, and by method and id
 	fail      map[string]error // by method
 	tagged    []string
+	drifted   map[string]cloudprovider.DriftReason // by id
 }
 
 // launch starts an instance.
@@ -59,6 +61,12 @@ func (f *fakeCloud) Describe(_ context.Context, id string) (capacity.Instance, e
 		return capacity.Instance{}, fmt.Errorf("describing %s: %w", id, capacity.ErrInstanceNotFound)
 	}
 	return *inst, nil
+}
+
+func (f *fakeCloud) Drifted(_ context.Context, n cloudprovider.LaunchedNode) (cloudprovider.DriftReason, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.drifted[n.InstanceID], nil
 }
 
 func (f *fakeCloud) Terminate(_ context.Context, id string) error {

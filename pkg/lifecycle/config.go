@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
@@ -35,10 +36,11 @@ type Inventory interface {
 	FindBatch(ctx context.Context, token string) ([]capacity.Instance, error)
 }
 
-// Cloud is both.
+// Cloud is all of these.
 type Cloud interface {
 	Instances
 	Inventory
+	cloudprovider.Drift
 }
 
 // Config holds the parts of a Controller. All are required. The functions must not block.
@@ -50,8 +52,9 @@ type Config struct {
 	Claims client.Client
 	Live   client.Reader
 	Cloud  Cloud
-	// NodeClass is the label of the cloud's node classes.
+	// NodeClass is the label of the cloud's node classes, Kind their kind.
 	NodeClass capacity.NodeClassLabel
+	Kind      *cloudprovider.NodeClassKind
 	// NodeFor builds the Node of a launched claim as it is created ahead of the kubelet.
 	NodeFor func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error)
 	// Brake bounds how many instances without owner are terminated per minute.

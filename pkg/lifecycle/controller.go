@@ -34,6 +34,7 @@ type Controller struct {
 	alive, deleted []stage
 	unclaimed      *unclaimed
 	garbage        *garbage
+	drifting       *drifting
 	watcher        *watcher
 	queue          *queue
 	// forgotten drops what stages remember about a deleted claim.
@@ -93,6 +94,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		queue.Add(key{claim: all.Items[i].Name})
 	}
 	queue.Add(key{})
+	queue.Add(key{pools: true})
 
 	var wg sync.WaitGroup
 	for range workers {
@@ -178,6 +180,8 @@ func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error
 		return c.reconcileClaim(ctx, k.claim)
 	case k.node != "":
 		return c.unclaimed.reconcile(ctx, k.node)
+	case k.pools:
+		return c.drifting.round(ctx)
 	default:
 		return c.garbage.collect(ctx)
 	}

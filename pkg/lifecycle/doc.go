@@ -13,6 +13,7 @@
 //	tagging         the instance is tagged with its claim's and its node's name
 //	podActivity     when a pod was last bound to the node or left it
 //	consolidatable  whether that is long enough ago for the node's pool
+//	drifting        whether the node is still what its pool would launch now
 //	cascade         the deletion of the Node deletes the claim
 //	liveness        launch, registration and (lateInitialization) initialization timeouts, instances that ended by themselves
 //

@@ -6,8 +6,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// key is one thing to reconcile: a claim, or a Node without one, or (the zero key) all instances.
-type key struct{ claim, node string }
+// key is one thing to reconcile: a claim, or a Node without one, or all pools, or (the zero key) all instances.
+type key struct {
+	claim, node string
+	pools       bool
+}
 
 // queue is where everything that changed is enqueued. Keys that are added while the Controller isn't running are ignored, because Run begins
 // with all claims. Safe for concurrent use.

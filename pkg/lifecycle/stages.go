@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/drift"
 )
 
 // addStages builds the stages, with what they share.
@@ -20,6 +21,7 @@ func (c *Controller) addStages(cfg *Config, seen *sightings) {
 	lease := &leases{kube: cfg.Kube, registrationTimeout: cfg.RegistrationTimeout}
 	tag := &tagging{sightings: seen, cloud: cfg.Cloud, reports: reports, recorder: events}
 	live := &liveness{nodes: c.nodes, sightings: seen, waits: waits, late: late, surrender: giveUp, registrationTimeout: cfg.RegistrationTimeout}
+	c.drifting = &drifting{conditions: drift.New(c.claims, cfg.Kind, cfg.Cloud, cfg.Clock), queue: c.queue}
 	c.alive = []stage{
 		&registration{nodes: c.nodes, pods: bound, reports: reports, recorder: events, registering: cfg.Registering},
 		&announcement{reports: reports, registered: cfg.Registered},
@@ -31,6 +33,7 @@ func (c *Controller) addStages(cfg *Config, seen *sightings) {
 		tag,
 		&podActivity{podEvents: c.watcher.podEvents, index: c.index},
 		&consolidatable{claims: c.claims, podEvents: c.watcher.podEvents},
+		c.drifting,
 		&cascade{claims: c.claims},
 		live,
 	}
@@ -48,6 +51,7 @@ func (c *Controller) addStages(cfg *Config, seen *sightings) {
 		seen.seen.forget(capacity.InstanceID(providerID))
 		c.watcher.podEvents.forget(nodeName)
 		waits.forget(claim)
+		c.drifting.conditions.Forget(claim)
 		reports.forget(claim)
 		recreate.booting.forget(claim)
 		tag.later.forget(claim)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	coordv1 "k8s.io/api/coordination/v1"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -161,8 +163,15 @@ func (s *story) do(words []string) {
 		})
 	case "node": // node NAME: the claim's Node is created ahead of its kubelet
 		s.createNode(nodeFor(s.claim(name), *s.cloud.instances["i-"+name]))
+	case "class": // class: the node class of all claims
+		if err := s.claims.Create(s.ctx, &ec2nc.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}); err != nil {
+			s.t.Fatal(err)
+		}
+	case "drifts": // drifts NAME [REASON]: why the cloud would launch the node otherwise now; without reason: it wouldn't
+		s.cloud.drifted["i-"+name] = cloudprovider.DriftReason(strings.Join(rest, ""))
 	case "pool": // pool CONSOLIDATE_AFTER: the NodePool of all claims
 		p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		p.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
 		p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration(name)
 		if err := s.claims.Create(s.ctx, p); err != nil {
 			s.t.Fatal(err)

@@ -33,8 +33,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
@@ -94,7 +96,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, ctx: t.Context(), clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, blocked: map[string]bool{}, closed: map[string]string{}, bindsInFlight: map[string]int{}}
 	w.version.Store(1000)
-	w.cloud = &fakeCloud{w: w, instances: map[string]*capacity.Instance{}, hidden: map[string]bool{}, calls: map[string]int{}, fail: map[string]error{}}
+	w.cloud = &fakeCloud{w: w, drifted: map[string]cloudprovider.DriftReason{}, instances: map[string]*capacity.Instance{}, hidden: map[string]bool{}, calls: map[string]int{}, fail: map[string]error{}}
 	w.objects = plainTracker()
 	w.kube.AddReactor("*", "*", clienttesting.ObjectReaction(w.objects))
 	w.kube.AddWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
@@ -107,7 +109,7 @@ func newWorld(t *testing.T) *world {
 		WithStatusSubresource(&karpv1.NodeClaim{}).WithInterceptorFuncs(interceptor.Funcs{Delete: w.deleteClaim}).Build()
 	w.factory = informers.NewSharedInformerFactory(w.kube, 0)
 	c, err := New(Config{
-		Kube: w.kube, Informers: w.factory, Claims: w.claims, Live: w.claims, Cloud: w.cloud, NodeClass: ownClass,
+		Kube: w.kube, Informers: w.factory, Claims: w.claims, Live: w.claims, Cloud: w.cloud, NodeClass: ownClass, Kind: &nodeclass.Kind,
 		NodeFor: func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
 			return nodeFor(claim, inst), nil
 		},
@@ -386,6 +388,9 @@ func (w *world) step() time.Duration {
 	var keys []key
 	for i := range all.Items {
 		keys = append(keys, key{claim: all.Items[i].Name})
+	}
+	if _, err := w.c.reconcile(w.ctx, key{pools: true}); err != nil {
+		w.t.Fatal(err)
 	}
 	w.sync()
 	for _, obj := range w.c.nodes.informer.GetIndexer().List() {

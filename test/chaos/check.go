@@ -130,7 +130,7 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int, lag time.
 	c.leads.look(now, leaders, lag)
 	errs := []error{c.launches(v), c.owners(v, passed, leaders > 0), err, c.emptied.look()}
 	if c.last != nil {
-		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v), c.plain(v), c.wasted(v, now), c.quiet(v),
+		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v), c.plain(v), c.wasted(v, now), c.quiet(v), c.unchanged(v),
 			c.emptied.since(func(claim string) bool { return c.ended[claim] == underutilized }))
 	}
 	c.last, c.at = v, now

@@ -11,6 +11,11 @@ func (s *Sim) SetCluster(endpoint string, ca []byte) {
 	s.with(func(w *world) { w.cfg.ClusterEndpoint, w.cfg.ClusterCA = endpoint, ca })
 }
 
+// SetKubernetesVersion upgrades the cluster's control plane: DescribeCluster returns the version (major.minor).
+func (s *Sim) SetKubernetesVersion(version string) {
+	s.with(func(w *world) { w.cfg.KubernetesVersion = version })
+}
+
 func (w *world) describeCluster(r *Request) (any, error) {
 	name := strings.TrimPrefix(r.path, "/clusters/")
 	if name != w.cfg.Cluster {

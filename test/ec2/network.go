@@ -77,6 +77,22 @@ func (s *Sim) AddSubnet(zone string, tags map[string]string) (id string) {
 	return id
 }
 
+// AddGroup adds a security group with these tags to the VPC and returns its ID.
+func (s *Sim) AddGroup(name string, tags map[string]string) (id string) {
+	s.with(func(w *world) {
+		id = w.id("sg")
+		w.network.groups = append(w.network.groups, &group{id: id, name: name, description: name, tags: maps.Clone(tags)})
+	})
+	return id
+}
+
+// RemoveGroup deletes a security group that no instance has.
+func (s *Sim) RemoveGroup(id string) {
+	s.with(func(w *world) {
+		w.network.groups = slices.DeleteFunc(w.network.groups, func(g *group) bool { return g.id == id })
+	})
+}
+
 // zoneID returns a zone's ID, derived from its name: us-west-2a is usw2-az1.
 func zoneID(region, zone string) string {
 	parts := strings.Split(region, "-")

@@ -58,6 +58,17 @@ func (s *Sim) Reserve(r Reservation) string {
 	return id
 }
 
+// CancelReservation ends a reservation now.
+func (s *Sim) CancelReservation(id string) {
+	s.with(func(w *world) {
+		for _, rsv := range w.reservations {
+			if rsv.id == id {
+				w.expire(rsv)
+			}
+		}
+	})
+}
+
 // reclaim terminates the instances in a capacity block.
 func (w *world) reclaim(rsv *reservation) {
 	for _, in := range w.instances {

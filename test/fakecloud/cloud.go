@@ -39,7 +39,8 @@ type Cloud struct {
 
 	mu        sync.Mutex
 	classes   map[string]bool
-	instances map[string]*capacity.Instance // by id
+	drifted   map[string]cloudprovider.DriftReason // by class
+	instances map[string]*capacity.Instance        // by id
 	onChange  []func()
 	onClass   []func(resolved status.Object)
 	set       chan status.Object // classes to be resolved
@@ -49,7 +50,7 @@ var _ cloudprovider.Provider = (*Cloud)(nil)
 
 // New returns a cloud without instances. kube is what its kubelets write with.
 func New(kube kubernetes.Interface) *Cloud {
-	return &Cloud{kube: kube, classes: map[string]bool{}, instances: map[string]*capacity.Instance{}, set: make(chan status.Object, 100)}
+	return &Cloud{kube: kube, classes: map[string]bool{}, drifted: map[string]cloudprovider.DriftReason{}, instances: map[string]*capacity.Instance{}, set: make(chan status.Object, 100)}
 }
 
 // Run resolves node classes and boots instances until ctx ends.
@@ -225,3 +226,20 @@ func (c *Cloud) NotJoined(capacity.OfferKey) {}
 
 // Interrupted does nothing, likewise.
 func (c *Cloud) Interrupted(capacity.OfferKey) {}
+
+// Drift makes all instances of a class count as drifted for a reason; "": none has drifted.
+func (c *Cloud) Drift(nodeClass string, reason cloudprovider.DriftReason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drifted[nodeClass] = reason
+}
+
+// Drifted returns the reason that Drift was told.
+func (c *Cloud) Drifted(_ context.Context, n cloudprovider.LaunchedNode) (cloudprovider.DriftReason, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n.Labels[corev1.LabelInstanceTypeStable] != machine.Name && n.TypeCounts {
+		return cloudprovider.InstanceTypeNotFound, nil
+	}
+	return c.drifted[n.NodeClass], nil
+}

@@ -12,8 +12,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
@@ -66,7 +64,7 @@ func TestKarpentersObjects(t *testing.T) {
 		return c.IsFalse() && c.Reason == "Conflict" && strings.Contains(c.Message, "NodeOverlay ours")
 	})
 	until(e, &ec2nc.EC2NodeClassList{}, "default", "stamped", func(nc *ec2nc.EC2NodeClass) bool {
-		return nc.Annotations[ec2nc.AnnotationEC2NodeClassHashVersion] == cloudprovider.HashVersion && slices.Contains(nc.Finalizers, ec2nc.TerminationFinalizer)
+		return nc.Annotations[ec2nc.AnnotationEC2NodeClassHashVersion] == ec2nc.EC2NodeClassHashVersion && slices.Contains(nc.Finalizers, ec2nc.TerminationFinalizer)
 	})
 
 	// One pod per node, because an r5.xlarge has four CPUs.
@@ -83,13 +81,13 @@ func TestKarpentersObjects(t *testing.T) {
 	pool := until(e, &karpv1.NodePoolList{}, "default", "healthy, with two nodes", func(np *karpv1.NodePool) bool {
 		return np.StatusConditions().Root().IsTrue() && np.StatusConditions().Get(karpv1.ConditionTypeNodeRegistrationHealthy).IsTrue() && *np.Status.Nodes == 2
 	})
-	if pool.Annotations[karpv1.NodePoolHashAnnotationKey] != karpenter.PoolHash(pool) || pool.Annotations[karpv1.NodePoolHashVersionAnnotationKey] != cloudprovider.HashVersion {
-		t.Errorf("the pool's hash: %v, want %s", pool.Annotations, karpenter.PoolHash(pool))
+	if pool.Annotations[karpv1.NodePoolHashAnnotationKey] != pool.Hash() || pool.Annotations[karpv1.NodePoolHashVersionAnnotationKey] != karpv1.NodePoolHashVersion {
+		t.Errorf("the pool's hash: %v, want %s", pool.Annotations, pool.Hash())
 	}
 	for _, nc := range e.claims() {
 		for key, want := range map[string]string{
 			"karpenter.sh/price-overlay-applied": "true", "karpenter.sh/capacity-overlay-applied": "true",
-			karpv1.NodePoolHashAnnotationKey: karpenter.PoolHash(pool), ec2nc.AnnotationEC2NodeClassHashVersion: cloudprovider.HashVersion,
+			karpv1.NodePoolHashAnnotationKey: pool.Hash(), ec2nc.AnnotationEC2NodeClassHashVersion: ec2nc.EC2NodeClassHashVersion,
 		} {
 			if nc.Annotations[key] != want {
 				t.Errorf("claim %s: annotation %s is %q, want %q", nc.Name, key, nc.Annotations[key], want)

@@ -12,21 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// asKarpenters changes the objects so that they look as if Karpenter had made them: with Karpenter's own hashes and without launch
-// records.
+// asKarpenters changes the objects so that they look as if an older version of Karpenter had made them: with hashes of its versions and
+// without launch records.
 func (e *env) asKarpenters() {
 	e.Helper()
-	e.patch(&karpv1.NodePool{}, "default", `{"metadata":{"annotations":{"karpenter.sh/nodepool-hash":"1","karpenter.sh/nodepool-hash-version":"v3"}}}`)
-	e.patch(&ec2nc.EC2NodeClass{}, "default", `{"metadata":{"annotations":{"karpenter.k8s.aws/ec2nodeclass-hash":"1","karpenter.k8s.aws/ec2nodeclass-hash-version":"v6"}}}`)
+	e.patch(&karpv1.NodePool{}, "default", `{"metadata":{"annotations":{"karpenter.sh/nodepool-hash":"1","karpenter.sh/nodepool-hash-version":"v2"}}}`)
+	e.patch(&ec2nc.EC2NodeClass{}, "default", `{"metadata":{"annotations":{"karpenter.k8s.aws/ec2nodeclass-hash":"1","karpenter.k8s.aws/ec2nodeclass-hash-version":"v4"}}}`)
 	for _, c := range e.claims() {
 		e.patch(&karpv1.NodeClaim{}, c.Name, `{"metadata":{"annotations":{"dovetail.sh/launch-batch":null,"dovetail.sh/planned-pods":null,"dovetail.sh/largest-capacity":null,
-			"karpenter.sh/nodepool-hash":"1","karpenter.sh/nodepool-hash-version":"v3",
-			"karpenter.k8s.aws/ec2nodeclass-hash":"1","karpenter.k8s.aws/ec2nodeclass-hash-version":"v6"}}}`)
+			"karpenter.sh/nodepool-hash":"1","karpenter.sh/nodepool-hash-version":"v2",
+			"karpenter.k8s.aws/ec2nodeclass-hash":"1","karpenter.k8s.aws/ec2nodeclass-hash-version":"v4"}}}`)
 	}
 }
 
@@ -100,7 +99,7 @@ func TestBesideKarpenter(t *testing.T) {
 		}
 	}
 	for _, c := range e.claims() {
-		if v := c.Annotations[karpv1.NodePoolHashVersionAnnotationKey]; c.Name != "by-hand" && v != "v3" {
+		if v := c.Annotations[karpv1.NodePoolHashVersionAnnotationKey]; c.Name != "by-hand" && v != "v2" {
 			t.Errorf("claim %s was stamped %s", c.Name, v)
 		}
 	}
@@ -113,7 +112,7 @@ func TestBesideKarpenter(t *testing.T) {
 	e.gone(deleted)
 	e.gone(empty)
 	c := e.claim(kept.Name, "adopted", func(c *karpv1.NodeClaim) bool {
-		return c.Annotations[karpv1.NodePoolHashVersionAnnotationKey] == cloudprovider.HashVersion
+		return c.Annotations[karpv1.NodePoolHashVersionAnnotationKey] == karpv1.NodePoolHashVersion && c.Annotations[ec2nc.AnnotationEC2NodeClassHashVersion] == ec2nc.EC2NodeClassHashVersion
 	})
 	if c.DeletionTimestamp != nil || c.StatusConditions().Get(karpv1.ConditionTypeDrifted).IsTrue() || c.UID != kept.UID {
 		t.Errorf("claim %s: deleted at %v, %v", c.Name, c.DeletionTimestamp, plain(c.GetConditions()))

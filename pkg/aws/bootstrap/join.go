@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,16 +25,20 @@ type Cluster struct {
 	Err error
 }
 
-func (j *Cluster) complete() bool {
-	return j.endpoint != "" && j.ca != "" && j.cidr != "" && j.version != ""
-}
-
-// ClusterConfig is what the user has configured of the cluster. It always takes precedence over EKS's data.
+// ClusterConfig is what the user has configured of the cluster, which always takes precedence over EKS's data, and what the API server
+// says of its version, which doesn't: while a control plane is being upgraded, its API servers differ.
 type ClusterConfig struct {
 	Name                          string
 	Endpoint, CABundle, CIDR, DNS string
-	KubernetesVersion             string
-	Every                         time.Duration // between two questions to EKS
+	// KubernetesVersion is what the API server has said (major.minor), ServerVersion asks it again; nil: it isn't asked again.
+	KubernetesVersion string
+	ServerVersion     func(ctx context.Context) (string, error)
+	Every             time.Duration // between two questions to EKS and to the API server
+}
+
+// asksEKS reports whether something is missing that only EKS can tell.
+func (c *ClusterConfig) asksEKS() bool {
+	return c.Endpoint == "" || c.CABundle == "" || c.CIDR == "" || c.KubernetesVersion == "" && c.ServerVersion == nil
 }
 
 // cluster returns the configured data.
@@ -72,11 +77,14 @@ type ClusterReader struct {
 	changed func()
 
 	now atomic.Pointer[Cluster]
+	// server is the version that the API server says, eks the one that EKS says. Only Keep uses them.
+	server serverVersion
+	eks    string
 }
 
 // NewClusterReader returns a reader that calls changed when the data, or the reason why it is missing, may differ from before.
 func NewClusterReader(cfg ClusterConfig, api sdk.EKS, c clock.WithTicker, changed func()) *ClusterReader {
-	r := &ClusterReader{cfg: cfg, api: api, clock: c, changed: changed}
+	r := &ClusterReader{cfg: cfg, api: api, clock: c, changed: changed, server: serverVersion{now: cfg.KubernetesVersion}}
 	r.now.Store(cfg.cluster())
 	return r
 }
@@ -123,33 +131,40 @@ func because(err error) string {
 	return ": " + sdk.Summarize(err)
 }
 
-// Keep reads the data again and again until ctx ends. It returns at once if everything is configured.
+// Keep reads the data again and again until ctx ends. It returns at once if everything is configured and nothing can change.
 func (r *ClusterReader) Keep(ctx context.Context) {
-	if r.api == nil || r.cfg.cluster().complete() {
+	asks := r.api != nil && r.cfg.asksEKS()
+	if !asks && r.cfg.ServerVersion == nil {
 		return
 	}
 	logger := klog.FromContext(ctx)
 	retry := sdk.Backoff{}
 	var had Cluster
 	for {
-		wait := r.cfg.Every
-		j, err := r.ask(ctx)
+		wait := min(r.cfg.Every, r.askServer(ctx))
+		j, err := r.configured(), error(nil)
+		if asks {
+			j, err = r.ask(ctx)
+		}
 		if ctx.Err() != nil {
 			return
 		}
 		switch {
 		case err != nil:
-			if wait = retry.Next(); sdk.IsNotFound(err) {
-				wait = r.cfg.Every // not an EKS cluster: everything has to be configured
+			if !sdk.IsNotFound(err) { // otherwise it is not an EKS cluster, and everything has to be configured
+				wait = min(wait, retry.Next())
 			}
 			old := *r.now.Load()
 			if last := old.Err; last == nil || sdk.Summarize(last) != sdk.Summarize(err) {
 				logger.Error(err, "Could not get from EKS how nodes join the cluster", "retryIn", wait)
 			}
-			old.Err = err
+			old.Err, old.version = err, cmp.Or(r.eks, r.server.now)
 			j = &old
 		default:
 			retry = sdk.Backoff{}
+		}
+		if v := r.now.Load().version; v != "" && v != j.version {
+			logger.Info("The control plane's Kubernetes version has changed; images are looked up for the new one", "before", v, "now", j.version)
 		}
 		r.now.Store(j)
 		if err != nil || *j != had {
@@ -161,6 +176,43 @@ func (r *ClusterReader) Keep(ctx context.Context) {
 		if !sdk.Sleep(ctx, r.clock, wait) {
 			return
 		}
+	}
+}
+
+// configured returns the configured data, with the version that is known.
+func (r *ClusterReader) configured() *Cluster {
+	cfg := r.cfg
+	cfg.KubernetesVersion = cmp.Or(r.eks, r.server.now)
+	return cfg.cluster()
+}
+
+// undecided is how long after an API server has said another version it is asked again.
+const undecided = time.Minute
+
+// askServer asks the API server for its version, and returns when to ask again.
+func (r *ClusterReader) askServer(ctx context.Context) time.Duration {
+	if r.cfg.ServerVersion == nil {
+		return r.cfg.Every
+	}
+	if said, err := r.cfg.ServerVersion(ctx); err != nil {
+		klog.FromContext(ctx).V(2).Info("Could not ask the API server for its version, will retry", "err", err)
+	} else if r.server.heard(said); r.server.next != "" {
+		return undecided
+	}
+	return r.cfg.Every
+}
+
+// serverVersion is the version that API servers say. A new one counts when it is said twice in a row: during an upgrade the old and the
+// new servers answer in turn.
+type serverVersion struct{ now, next string }
+
+func (v *serverVersion) heard(said string) {
+	switch {
+	case said == "":
+	case v.now == "" || said == v.now || said == v.next:
+		v.now, v.next = said, ""
+	default:
+		v.next = said
 	}
 }
 
@@ -180,7 +232,8 @@ func (r *ClusterReader) ask(ctx context.Context) (*Cluster, error) {
 		}
 	}
 	or(&cfg.Endpoint, c.Endpoint)
-	or(&cfg.KubernetesVersion, c.Version)
+	r.eks = cmp.Or(awssdk.ToString(c.Version), r.eks)
+	cfg.KubernetesVersion = cmp.Or(r.eks, r.server.now)
 	if c.CertificateAuthority != nil {
 		or(&cfg.CABundle, c.CertificateAuthority.Data)
 	}

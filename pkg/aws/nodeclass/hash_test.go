@@ -1,13 +1,13 @@
 package nodeclass
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
 func testClass(change ...func(*ec2nc.EC2NodeClass)) *ec2nc.EC2NodeClass {
@@ -23,9 +23,9 @@ func testClass(change ...func(*ec2nc.EC2NodeClass)) *ec2nc.EC2NodeClass {
 	return nc
 }
 
-// The hash of a release must not change without HashVersion: otherwise every node would drift.
+// With another version of Karpenter's module, the hash must not change without its version: otherwise every node would drift.
 func TestHashOfThisVersion(t *testing.T) {
-	if got, want := cloudprovider.HashVersion+" "+Kind.Hash(testClass(), "ca"), "dovetail-v1 16238807408676622715"; got != want {
+	if got, want := Kind.HashVersion+" "+Kind.Hash(testClass(), "ca"), "v5 2067856066237000480"; got != want {
 		t.Errorf("class: %s, want %s", got, want)
 	}
 }
@@ -80,14 +80,38 @@ func TestHash(t *testing.T) {
 			if got := Kind.Hash(before, "ca") != Kind.Hash(after, tc.ca); got != tc.counts {
 				t.Errorf("changes the hash: %v, want %v", got, tc.counts)
 			}
-			if theirs := before.Hash(ptr.To("ca")) != after.Hash(&tc.ca); theirs != tc.counts {
-				t.Errorf("changes Karpenter's hash: %v, want %v", theirs, tc.counts)
-			}
 		})
 	}
-	custom := base()
-	custom.Spec.AMIFamily = ptr.To("Custom")
-	if Kind.Hash(custom, "ca") != Kind.Hash(custom, "another ca") {
-		t.Error("user data of family Custom is the user's own, and the cluster's certificates are not in it")
+}
+
+// Karpenter's own function decides, for classes of every family.
+func TestHashIsKarpenters(t *testing.T) {
+	families := []*string{nil, ptr.To("AL2023"), ptr.To("Bottlerocket"), ptr.To("Custom"), ptr.To("Windows2022")}
+	for seed := range uint64(500) {
+		d := rand.New(rand.NewPCG(seed, 1))
+		nc := testClass(func(nc *ec2nc.EC2NodeClass) {
+			s := &nc.Spec
+			s.AMIFamily = families[d.IntN(len(families))]
+			if d.IntN(2) == 0 {
+				s.AMISelectorTerms = []ec2nc.AMISelectorTerm{{ID: fmt.Sprint("ami-", d.IntN(3))}}
+			}
+			for i := range d.IntN(3) {
+				s.BlockDeviceMappings = append(s.BlockDeviceMappings, &ec2nc.BlockDeviceMapping{DeviceName: ptr.To(fmt.Sprint("/dev/", i)),
+					EBS: &ec2nc.BlockDevice{VolumeSize: ptr.To(*resource.NewQuantity(d.Int64N(100)<<30, resource.BinarySI)), Encrypted: ptr.To(d.IntN(2) == 0)}})
+			}
+			if d.IntN(2) == 0 {
+				s.Tags, s.UserData = map[string]string{"team": fmt.Sprint(d.IntN(3))}, ptr.To(fmt.Sprint(d.IntN(3)))
+			}
+			if d.IntN(2) == 0 {
+				s.Kubelet = &ec2nc.KubeletConfiguration{MaxPods: ptr.To(d.Int32N(100)), SystemReserved: map[string]string{"cpu": fmt.Sprint(d.IntN(3))}}
+			}
+			if d.IntN(2) == 0 {
+				s.MetadataOptions = &ec2nc.MetadataOptions{HTTPPutResponseHopLimit: ptr.To(d.Int64N(3)), HTTPTokens: ptr.To("required")}
+			}
+		})
+		ca := fmt.Sprint("ca ", d.IntN(2))
+		if got, want := Kind.Hash(nc, ca), nc.Hash(&ca); got != want {
+			t.Fatalf("seed %d: %s, Karpenter has %s", seed, got, want)
+		}
 	}
 }

@@ -21,6 +21,7 @@ var Kind = cloudprovider.NodeClassKind{
 	Finalizer:        ec2nc.TerminationFinalizer,
 	HashKey:          ec2nc.AnnotationEC2NodeClassHash,
 	HashVersionKey:   ec2nc.AnnotationEC2NodeClassHashVersion,
+	HashVersion:      ec2nc.EC2NodeClassHashVersion,
 	Hash:             hash,
 	Images:           images,
 	Resolve:          resolve,

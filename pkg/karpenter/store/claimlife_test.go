@@ -13,8 +13,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
-	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
 // TestClaimLife writes a claim's states in the order in which the launcher does, and reads them back at each step, both from our own
@@ -59,7 +57,7 @@ func TestClaimLife(t *testing.T) {
 		"karpenter.sh/nodepool": "default", "karpenter.k8s.aws/ec2nodeclass": "default",
 	}
 	want.Annotations = map[string]string{
-		"example.com/plan": "7", "example.com/note": "kept", "karpenter.sh/nodepool-hash": karpenter.PoolHash(testPool("default")), "karpenter.sh/nodepool-hash-version": cloudprovider.HashVersion,
+		"example.com/plan": "7", "example.com/note": "kept", "karpenter.sh/nodepool-hash": testPool("default").Hash(), "karpenter.sh/nodepool-hash-version": karpv1.NodePoolHashVersion,
 	}
 	if diff := cmp.Diff(want, created, cmpopts.IgnoreFields(capacity.Claim{}, "UID", "CreatedAt"), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("created claim (-want +got):\n%s", diff)

@@ -53,16 +53,7 @@ func (p *poolStatus) stampClass(ctx context.Context, nc status.Object) error {
 	if !known {
 		return nil
 	}
-	st := p.classStamp(nc, ca)
-	if st.On(nc.GetAnnotations()) {
-		return nil
-	}
-	if !st.Current(nc.GetAnnotations()) {
-		if err := p.restamp(ctx, st, func(claim *karpv1.NodeClaim) bool { return p.refersTo(claim, nc.GetName()) }); err != nil {
-			return err
-		}
-	}
-	return p.annotate(ctx, p.nodeClass.Kind, nc, st)
+	return p.stamp(ctx, p.nodeClass.Kind, nc, p.classStamp(nc, ca), func(claim *karpv1.NodeClaim) bool { return p.refersTo(claim, nc.GetName()) })
 }
 
 func (p *poolStatus) refersTo(claim *karpv1.NodeClaim, class string) bool {

@@ -14,30 +14,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
 func (s *Store) classStamp(nc status.Object, clusterCA string) karpenter.Stamp {
-	return karpenter.Stamp{HashKey: s.nodeClass.HashKey, VersionKey: s.nodeClass.HashVersionKey, Hash: s.nodeClass.Hash(nc, clusterCA)}
+	k := &s.nodeClass
+	return karpenter.Stamp{HashKey: k.HashKey, VersionKey: k.HashVersionKey, Hash: k.Hash(nc, clusterCA), Version: k.HashVersion}
 }
 
-// stampPool writes the hash of the template on the pool. If the pool has a hash of another version, from Karpenter or from another
-// version of this program, its claims are stamped first. A pool that can't be used is not stamped yet.
+// stampPool writes the hash of the template on the pool. If the pool has a hash of another version, from another version of Karpenter or
+// of this program, its claims are stamped first. A derived pool, which doesn't remember a version, has its claims looked at each time. A
+// pool that can't be used is not stamped yet.
 func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
-	st := karpenter.PoolStamp(np)
-	if karpenter.PoolProblem(np, p.nodeClass.GroupKind()) != nil || st.On(np.Annotations) {
+	if karpenter.PoolProblem(np, p.nodeClass.GroupKind()) != nil {
 		return nil
 	}
-	if !st.Current(np.Annotations) {
-		if err := p.restamp(ctx, st, func(nc *karpv1.NodeClaim) bool { return nc.Labels[karpv1.NodePoolLabelKey] == np.Name }); err != nil {
+	return p.stamp(ctx, "NodePool", np, karpenter.PoolStamp(np), func(nc *karpv1.NodeClaim) bool { return nc.Labels[karpv1.NodePoolLabelKey] == np.Name })
+}
+
+// stamp writes a stamp on an object of a kind, and before that on its claims, where that is needed.
+func (p *poolStatus) stamp(ctx context.Context, kind string, o client.Object, st karpenter.Stamp, of func(*karpv1.NodeClaim) bool) error {
+	if karpenter.Derived(o.GetName()) || !st.Current(o.GetAnnotations()) {
+		if err := p.restamp(ctx, st, of); err != nil {
 			return err
 		}
 	}
-	return p.annotate(ctx, "NodePool", np, st)
+	if st.On(o.GetAnnotations()) {
+		return nil
+	}
+	return p.annotate(ctx, kind, o, st)
 }
 
-// restamp writes our hash to claims that have a hash of another version. We can't tell from such a hash which template they were made
+// restamp writes the present hash to claims that have a hash of another version. We can't tell from such a hash which template they were made
 // from, so they count as nodes of the present template, as in Karpenter when its own hash version changes. A claim that has drifted
 // already stays drifted: it keeps its old hash, which matches no other.
 func (p *poolStatus) restamp(ctx context.Context, st karpenter.Stamp, of func(*karpv1.NodeClaim) bool) error {
@@ -52,7 +60,7 @@ func (p *poolStatus) restamp(ctx context.Context, st karpenter.Stamp, of func(*k
 	slices.SortFunc(claims, func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })
 	var errs []error
 	for _, nc := range claims {
-		annotations := map[string]string{st.VersionKey: cloudprovider.HashVersion}
+		annotations := map[string]string{st.VersionKey: st.Version}
 		if !karpenter.ConditionTrue(nc, karpv1.ConditionTypeDrifted) {
 			st.Put(annotations)
 		}

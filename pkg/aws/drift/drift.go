@@ -1,0 +1,131 @@
+package drift
+
+import (
+	"errors"
+	"slices"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+)
+
+// The reasons of this cloud, in Karpenter's words.
+const (
+	AMIDrift                 cloudprovider.DriftReason = "AMIDrift"
+	SubnetDrift              cloudprovider.DriftReason = "SubnetDrift"
+	SecurityGroupDrift       cloudprovider.DriftReason = "SecurityGroupDrift"
+	CapacityReservationDrift cloudprovider.DriftReason = "CapacityReservationDrift"
+	PlacementGroupDrift      cloudprovider.DriftReason = "PlacementGroupDrift"
+)
+
+// Class is what a node class is resolved to, for one instance type. What is not known yet must not look like nothing: Of returns an error
+// then.
+type Class struct {
+	// Images are known if there are any; Image is the one that the type is launched with, empty: no image fits the type.
+	Images int
+	Image  string
+	// Groups and Subnets are known if there are any. OwnGroups: the groups are not the class's business.
+	Groups, Subnets []string
+	OwnGroups       bool
+	// Reservations are the ids of the capacity reservations that the class selects.
+	Reservations      []string
+	ReservationsKnown bool
+	// PlacementGroup is the id of the class's placement group; empty: it has none.
+	PlacementGroup string
+	PlacementKnown bool
+}
+
+// Of returns why an instance isn't what the class would launch now; "": it is. The order is Karpenter's. Labels are the claim's.
+func Of(c *Class, i *Instance, image string, labels map[string]string) (cloudprovider.DriftReason, error) {
+	switch {
+	case c.Images == 0:
+		return "", errors.New("the images are not known")
+	case image == "":
+		return "", errors.New("the image of the instance is not known")
+	case c.Image != image:
+		return AMIDrift, nil
+	case c.OwnGroups:
+	case len(c.Groups) == 0:
+		return "", errors.New("the security groups are not known")
+	case !sameSet(c.Groups, i.Groups):
+		return SecurityGroupDrift, nil
+	}
+	switch {
+	case len(c.Subnets) == 0:
+		return "", errors.New("the subnets are not known")
+	case !slices.Contains(c.Subnets, i.Subnet):
+		return SubnetDrift, nil
+	case i.Reservation != "" && !c.ReservationsKnown:
+		return "", errors.New("the capacity reservations are not known")
+	case i.Reservation != "" && !slices.Contains(c.Reservations, i.Reservation):
+		return CapacityReservationDrift, nil
+	case !c.PlacementKnown:
+		return "", errors.New("the placement group is not known")
+	case labels[ec2nc.LabelPlacementGroupID] != c.PlacementGroup:
+		return PlacementGroupDrift, nil
+	}
+	return "", nil
+}
+
+func sameSet(a, b []string) bool {
+	in := func(all []string) func(string) bool {
+		return func(one string) bool { return !slices.Contains(all, one) }
+	}
+	return !slices.ContainsFunc(a, in(b)) && !slices.ContainsFunc(b, in(a))
+}
+
+// TypeSold returns an error if the region's types aren't known, and otherwise the hardware of an instance type; nil: the region doesn't
+// have it in the zone, or doesn't sell it by the capacity type. Whether there is capacity doesn't matter. An instance of a reservation may
+// become an on-demand one.
+func TypeSold(r *catalog.Region, labels map[string]string, name, zone string) (*catalog.Hardware, error) {
+	if r.Types == nil || r.Zones == nil {
+		return nil, errors.New("the region's instance types are not known")
+	}
+	h := Hardware(r, name)
+	if h == nil || !zoneExists(r, name, zone) {
+		return nil, nil
+	}
+	sold := h.OnDemand || h.Spot
+	switch labels[karpv1.CapacityTypeLabelKey] {
+	case karpv1.CapacityTypeSpot:
+		sold = h.Spot
+	case karpv1.CapacityTypeOnDemand:
+		sold = h.OnDemand
+	}
+	if !sold {
+		return nil, nil
+	}
+	return h, nil
+}
+
+// Hardware returns an instance type of the region, or nil.
+func Hardware(r *catalog.Region, name string) *catalog.Hardware {
+	i, ok := slices.BinarySearchFunc(r.Types, name, func(h *catalog.Hardware, name string) int {
+		switch {
+		case h.Name < name:
+			return -1
+		case h.Name > name:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return nil
+	}
+	return r.Types[i]
+}
+
+// zoneExists reports whether the region has the zone. As in Karpenter, a type that isn't offered there any more keeps its nodes.
+func zoneExists(r *catalog.Region, name, zone string) bool {
+	if slices.Contains(r.Zones[name], zone) {
+		return true
+	}
+	for _, zones := range r.Zones {
+		if slices.Contains(zones, zone) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,127 @@
+package drift
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+)
+
+// memory remembers how claims compared, so that a claim is not compared again for each change of its pods. It may be lost at any moment.
+type memory struct {
+	mu     sync.Mutex
+	claims map[string]compared
+	pools  map[string]source
+	// revisions grow when a pool's source changes.
+	revisions map[string]uint64
+	// drifted counts claims, as the metric reports them.
+	drifted map[series]int
+	// next is when the next condition may be changed.
+	next time.Time
+}
+
+// compared is the last comparison of a claim.
+type compared struct {
+	key    key
+	at     time.Time
+	reason cloudprovider.DriftReason
+	turn   time.Time // when the claim's condition may be changed
+}
+
+// key is what the result of a comparison depends on, apart from the instance.
+type key struct {
+	uid                     types.UID
+	pool                    string
+	revision                uint64
+	poolHash, poolVersion   string
+	classHash, classVersion string
+	image                   string
+}
+
+type series struct {
+	pool   string
+	reason cloudprovider.DriftReason
+}
+
+func newMemory() *memory {
+	return &memory{claims: map[string]compared{}, pools: map[string]source{}, revisions: map[string]uint64{}, drifted: map[series]int{}}
+}
+
+func (m *memory) keyOf(claim *karpv1.NodeClaim, pool string, k *cloudprovider.NodeClassKind) key {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := claim.Annotations
+	return key{uid: claim.UID, pool: pool, revision: m.revisions[pool], image: claim.Status.ImageID,
+		poolHash: a[karpv1.NodePoolHashAnnotationKey], poolVersion: a[karpv1.NodePoolHashVersionAnnotationKey],
+		classHash: a[k.HashKey], classVersion: a[k.HashVersionKey]}
+}
+
+func (m *memory) get(claim string) (compared, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.claims[claim]
+	return c, ok
+}
+
+func (m *memory) put(claim string, c compared) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(m.claims[claim], -1)
+	m.claims[claim] = c
+	m.count(c, 1)
+}
+
+// turn returns when a condition may be changed, later each time.
+func (m *memory) turn(now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.next.Before(now) {
+		m.next = now
+	}
+	at := m.next
+	m.next = at.Add(pace)
+	return at
+}
+
+func (m *memory) forget(claim string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(m.claims[claim], -1)
+	delete(m.claims, claim)
+}
+
+// count adds n to the claims that have drifted as c has. The caller holds mu.
+func (m *memory) count(c compared, n int) {
+	if c.reason == "" {
+		return
+	}
+	s := series{c.key.pool, c.reason}
+	m.drifted[s] += n
+	driftedNodes.WithLabelValues(s.pool, string(s.reason)).Set(float64(m.drifted[s]))
+	if m.drifted[s] == 0 {
+		delete(m.drifted, s)
+	}
+}
+
+// observe remembers the sources of all pools, and returns the pools whose source has changed.
+func (m *memory) observe(now map[string]source) map[string]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed := map[string]bool{}
+	for pool, s := range now {
+		if before, ok := m.pools[pool]; !ok || before != s {
+			m.revisions[pool]++
+			changed[pool] = true
+		}
+	}
+	for pool := range m.pools {
+		if _, ok := now[pool]; !ok {
+			delete(m.revisions, pool)
+		}
+	}
+	m.pools = now
+	return changed
+}
