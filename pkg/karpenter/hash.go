@@ -30,7 +30,7 @@ func PoolHash(np *karpv1.NodePool) string {
 // Stamp is a hash and its version, as annotations with the given keys.
 type Stamp struct{ HashKey, VersionKey, Hash string }
 
-// PoolStamp returns what the annotations of a pool, and of the claims that are created for it, should say.
+// PoolStamp returns the stamp that a pool, and each claim that is created for it, should have.
 func PoolStamp(np *karpv1.NodePool) Stamp {
 	return Stamp{karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey, PoolHash(np)}
 }
