@@ -73,7 +73,7 @@ func (s *state) observe(b *instance, c *capacity.Claim, now time.Time) {
 	}
 }
 
-// initializedAfterAll is called when a node becomes initialized late. Breakers that are open because nodes of its pool or node class did not
+// initializedAfterAll is called when a node has become initialized. Breakers that are open because nodes of its pool or node class did not
 // become initialized may be probed at once: the cause may be over.
 func (s *state) initializedAfterAll(b *instance, now time.Time) {
 	waited := map[guard.Key]bool{}
