@@ -32,7 +32,7 @@ type VolumeInfo struct {
 	Attach map[string]int64
 	// Drivers are CSI drivers that the pod needs on its node, besides those in Attach.
 	Drivers []string
-	// Unbound: a claim waits for its first consumer.
+	// Unbound: one of the pod's PersistentVolumeClaims waits for its first consumer.
 	Unbound bool
 	// Problem is why the pod can't run on any node for now: a claim is missing, lost or waits for its volume.
 	Problem string
@@ -116,7 +116,8 @@ func podRequests(pod *corev1.Pod) (Resources, error) {
 	return out, nil
 }
 
-// sharedLabels returns the pod's labels without those that every pod has a value of its own for, unless one of its terms selects by them.
+// sharedLabels returns the pod's labels without those whose value differs from pod to pod (perPodLabels). Those of them that one of the
+// pod's own selectors names stay.
 func sharedLabels(pod *corev1.Pod, c *Class) map[string]string {
 	var own []string
 	for key := range pod.Labels {

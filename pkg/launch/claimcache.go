@@ -97,7 +97,7 @@ func (cl *claimCache) forget(name string) (pool string) {
 	return pool
 }
 
-// join returns a claim as the log shows it, with the slots that are known locally; either may be nil.
+// join returns the claim that ClaimLog shows, with the reservations (Slots) that are known locally. Either may be nil.
 func join(shown, local *capacity.Claim) *capacity.Claim {
 	switch {
 	case local == nil:

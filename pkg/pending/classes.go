@@ -48,8 +48,7 @@ func NewClasses(f informers.SharedInformerFactory) *Classes {
 	}
 }
 
-// SetEarliest makes the scheduler's pods, whatever they are, be bound no sooner than at that moment of their node's life. Call it before
-// anything runs.
+// SetEarliest says that no pod of the scheduler is bound before its node has reached at. Call it before anything runs.
 func (c *Classes) SetEarliest(scheduler string, at capacity.BindTime) { c.earliest[scheduler] = at }
 
 // SetDefaultSpread sets the func that returns the constraints which the scheduler gives pods without their own; nil: none. Call it before
@@ -124,7 +123,7 @@ func byOthers(c *capacity.Class) *capacity.Class {
 	out := *c
 	out.ByOthers, out.Key = true, c.Key+"~"
 	if out.Bind < capacity.BindRegistered {
-		out.Bind, out.BindReason = capacity.BindRegistered, "its own scheduler doesn't see the node before"
+		out.Bind, out.BindReason = capacity.BindRegistered, "its own scheduler doesn't see the node before it has registered"
 	}
 	return &out
 }

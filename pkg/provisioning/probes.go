@@ -157,7 +157,8 @@ func (p *Probes) planProbe(ctx context.Context, key guard.Key, due []guard.Key, 
 	return v, plan, nil, nil
 }
 
-// aloneOn returns the first pod planned on the node, or all waiting members of its gang.
+// aloneOn returns the pods that a probe of the node is planned for alone: the first pod planned on it, or all waiting members of that pod's
+// gang.
 func aloneOn(plan *capacity.Plan, n *capacity.PlannedNode, waiting []ledger.Waiting, pod func(types.UID) *corev1.Pod) (out []ledger.Waiting, gang bool) {
 	group := pending.Group{}
 	for _, pl := range plan.Placements {

@@ -53,7 +53,7 @@ func (t *trial) reserve(ctx context.Context, by *filters, state fwk.CycleState, 
 	return nil
 }
 
-// promise is reserve for a pod whose capacity was reserved before: a refusal is only logged.
+// promise calls reserve for a pod whose capacity was reserved by an earlier plan. If a plugin refuses, that is only logged.
 func (t *trial) promise(ctx context.Context, by *filters, state fwk.CycleState, step capacity.Step) {
 	if refused := t.reserve(ctx, by, state, step); refused != nil {
 		klog.FromContext(ctx).V(3).Info("A plugin refuses to count a pod with promised capacity", "pod", klog.KObj(step.Pod),

@@ -73,8 +73,8 @@ func (s *state) observe(b *instance, c *capacity.Claim, now time.Time) {
 	}
 }
 
-// initializedAfterAll makes breakers be probed that are open because nodes of the same pool or node class did not become initialized: the
-// cause may be over.
+// initializedAfterAll is called when a node has become initialized. Breakers that are open because nodes of its pool or node class did not
+// become initialized may be probed at once: the cause may be over.
 func (s *state) initializedAfterAll(b *instance, now time.Time) {
 	waited := map[guard.Key]bool{}
 	for _, o := range s.breakers.Breakers() {

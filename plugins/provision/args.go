@@ -94,7 +94,7 @@ type Args struct {
 	// twice.
 	SimulationDenyList []string `json:"simulationDenyList,omitempty"`
 
-	// Warnings are what whoever wrote the arguments should know, though they are good.
+	// Warnings are for whoever wrote the arguments: the arguments are valid, but may not do what was meant.
 	Warnings []string `json:"-"`
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// draft is what the steps of a plan mean for nodes that are emptied together: each pod goes from where it is now to its last place.
+// draft is a move that is still being put together: the nodes that it empties together, and for each of their pods the node where the plan's
+// steps leave it in the end, whatever nodes they take it over.
 type draft struct {
 	nodes []int32 // to be emptied
 	added []int32 // new

@@ -42,7 +42,7 @@ type throw struct {
 	cause string
 }
 
-// forgiven is a round in which machines failed by chance, and when the first of them did.
+// forgiven is a round (the instances of one plan) whose failures are put down to chance, and when the first of them was.
 type forgiven struct {
 	round string
 	at    time.Time

@@ -316,7 +316,7 @@ func (g *Guard) lose(b *Breaker, name string, now time.Time) {
 	if !awaited {
 		return
 	}
-	// Each of them may have a harmless cause, but one after the other they would cost a machine a minute.
+	// Each lost probe may have a harmless cause, but one after the other they would cost a machine a minute.
 	if b.lost++; b.lost >= mostLost {
 		b.fail(now)
 		g.note(Paused, b)

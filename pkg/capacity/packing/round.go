@@ -4,7 +4,8 @@ import (
 	"slices"
 )
 
-// whole buys the patterns of a solved program as often as its solution says, rounded down after up is added.
+// whole buys each pattern of a solved program as often as its solution says. The number is rounded down once up (0 to 1) has been added: up
+// says how readily it is rounded up instead.
 func (p *program) whole(s *state, up float64) {
 	type part struct {
 		x buy

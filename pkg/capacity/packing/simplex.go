@@ -11,7 +11,7 @@ type column struct {
 	price float64
 }
 
-// cover is the linear program: minimize price.x with A.x >= need, x >= 0. It is solved by the revised simplex method with a dense inverse
+// coveringLP is the linear program: minimize price.x with A.x >= need, x >= 0. It is solved by the revised simplex method with a dense inverse
 // of the basis, from a basis that the caller gives; columns may be added between calls of solve. The solution is used as advice and,
 // through its multipliers, for bounds that hold whatever the multipliers are: a loss of precision can make a plan dearer, never wrong.
 type coveringLP struct {

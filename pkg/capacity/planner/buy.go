@@ -49,8 +49,8 @@ func (r *run) buy(podBatches []*podBatch, tier int) {
 	}
 }
 
-// items returns the batches' pods to be packed; of those that have to be assigned to domain buckets only 1/part, rounded up. A batch whose
-// affinity waits for pods of another batch is tried again once those are assigned.
+// items returns the batches' pods to be packed. Of a batch whose pods have to be assigned to domain buckets it returns one pod in part,
+// rounded up. A batch whose affinity waits for pods of another batch is tried again once those are assigned.
 func (r *run) items(podBatches []*podBatch, tier, part int) []item {
 	var items []item
 	r.claimed = map[int]int64{}
