@@ -48,7 +48,7 @@ const verifyTries = 5
 //  5. Lift the cordons of the other moves.
 func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 	start := c.clock.Now()
-	out := &consolidation.Result{Kept: p.Kept, Waste: p.Waste}
+	out := &consolidation.Result{Kept: p.Kept}
 	defer func() {
 		out.Took = p.took + c.clock.Since(start)
 		c.passes.finish(out)

@@ -17,7 +17,6 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
-	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -33,6 +32,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
+	shipping "github.com/dovetail-scheduler/dovetail/test/consolidation/scheduler"
 )
 
 // Profiles of the rig.
@@ -65,14 +65,12 @@ func newRig(tb testing.TB) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	vanilla, ours := defaults.Profiles[0], *defaults.Profiles[0].DeepCopy()
+	shipped, err := shipping.Shipped()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	vanilla, ours := defaults.Profiles[0], *shipped
 	vanilla.SchedulerName, ours.SchedulerName = plain, withPlugins
-	// As in manifests/*/20-config.yaml.
-	multi := &ours.Plugins.MultiPoint
-	multi.Enabled = append(multi.Enabled, schedulerapi.Plugin{Name: provision.Name}, schedulerapi.Plugin{Name: binder.Name})
-	ours.Plugins.PreFilter.Enabled = []schedulerapi.Plugin{{Name: binder.Name}}
-	ours.Plugins.PostFilter.Enabled = []schedulerapi.Plugin{{Name: provision.Name}}
-	ours.PluginConfig = append(ours.PluginConfig, schedulerapi.PluginConfig{Name: provision.Name, Args: &runtime.Unknown{Raw: []byte(`{"clusterName":"bench"}`)}})
 
 	client := fake.NewClientset()
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})

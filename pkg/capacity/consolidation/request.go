@@ -22,8 +22,6 @@ type Request struct {
 type Result struct {
 	Kept  []Kept
 	Moves []Due
-	// Waste is as in Proposal.
-	Waste map[string]float64
 	// Took is for how long it was computed.
 	Took time.Duration
 }
