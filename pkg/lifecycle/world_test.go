@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -199,7 +200,7 @@ func (w *world) launched(name string, change ...func(*karpv1.NodeClaim)) (*karpv
 			Finalizers: []string{karpv1.TerminationFinalizer},
 		},
 		Spec:   karpv1.NodeClaimSpec{NodeClassRef: &karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}},
-		Status: karpv1.NodeClaimStatus{ProviderID: inst.ProviderID, NodeName: inst.NodeName},
+		Status: karpv1.NodeClaimStatus{ProviderID: inst.ProviderID, NodeName: inst.NodeName, Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("29")}},
 	}
 	claim.StatusConditions(status.WithClock(w.clock)).SetTrue(karpv1.ConditionTypeLaunched)
 	for _, f := range change {

@@ -46,6 +46,8 @@ func Of(c *Class, i *Instance, image string, labels map[string]string) (cloudpro
 		return "", errors.New("the image of the instance is not known")
 	case c.Image != image:
 		return AMIDrift, nil
+	case i.Subnet == "" || len(i.Groups) == 0:
+		return "", errors.New("EC2 doesn't show the instance's network yet, or any more")
 	case c.OwnGroups:
 	case len(c.Groups) == 0:
 		return "", errors.New("the security groups are not known")

@@ -31,6 +31,7 @@ func TestWhatIsNotKnownDriftsNothing(t *testing.T) {
 		"no groups":                {func(c *Class, _ *Instance) { c.Groups = nil }, "ami-1", "", true},
 		"groups of its own":        {func(c *Class, _ *Instance) { c.Groups, c.OwnGroups = nil, true }, "ami-1", "", false},
 		"a group less":             {func(_ *Class, i *Instance) { i.Groups = []string{"sg-1"} }, "ami-1", SecurityGroupDrift, false},
+		"no network shown yet":     {func(_ *Class, i *Instance) { i.Subnet, i.Groups = "", nil }, "ami-1", "", true},
 		"no subnets":               {func(c *Class, _ *Instance) { c.Subnets = nil }, "ami-1", "", true},
 		"another subnet":           {func(_ *Class, i *Instance) { i.Subnet = "subnet-2" }, "ami-1", SubnetDrift, false},
 		"no reservations":          {func(c *Class, _ *Instance) { c.Reservations, c.ReservationsKnown = nil, false }, "ami-1", "", true},

@@ -51,8 +51,8 @@ func (d *Conditions) Reconcile(ctx context.Context, claim *karpv1.NodeClaim, set
 		return 0, apply(ctx, claim, set, "")
 	}
 	pool := claim.Labels[karpv1.NodePoolLabelKey]
-	if pool == "" {
-		return 0, nil
+	if pool == "" || len(claim.Status.Allocatable) == 0 {
+		return 0, nil // standalone, or the labels of its instance type haven't been recorded yet
 	}
 	key := d.memory.keyOf(claim, pool, d.nodeClass)
 	now := d.clock.Now()

@@ -11,6 +11,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -64,7 +65,7 @@ func newWorld(t *testing.T) *world {
 			Annotations: map[string]string{
 				ec2nc.AnnotationEC2NodeClassHash: "1", ec2nc.AnnotationEC2NodeClassHashVersion: ec2nc.EC2NodeClassHashVersion,
 			}},
-		Status: karpv1.NodeClaimStatus{ProviderID: "aws:///z1/i-1", ImageID: "ami-1"},
+		Status: karpv1.NodeClaimStatus{ProviderID: "aws:///z1/i-1", ImageID: "ami-1", Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("29")}},
 	}
 	karpenter.PoolStamp(np).Put(w.claim.Annotations)
 	w.claim.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
@@ -364,6 +365,21 @@ func TestRound(t *testing.T) {
 		np.SetGeneration(np.GetGeneration() - 1) // a write of the status alone
 	})
 	round("the pool's counts have changed")
+}
+
+// The instance is recorded before the labels of its type, if the catalogue isn't known yet, as after a restart.
+func TestLabelsThatAreRecordedLater(t *testing.T) {
+	w := newWorld(t)
+	w.pool(func(np *karpv1.NodePool) {
+		np.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelArchStable, Operator: "In", Values: []string{"amd64"}}}
+	})
+	allocatable := w.claim.Status.Allocatable
+	w.claim.Status.Allocatable = nil
+	w.want("")
+	w.claim.Status.Allocatable = allocatable
+	w.want(cloudprovider.RequirementsDrifted)
+	w.claim.Labels[corev1.LabelArchStable] = "amd64"
+	w.want("")
 }
 
 // What the cloud is asked.

@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"hash/fnv"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type key struct {
 	poolHash, poolVersion   string
 	classHash, classVersion string
 	image                   string
+	labels                  uint64 // a sum of hashes, whatever their order
 }
 
 type series struct {
@@ -51,10 +53,16 @@ func newMemory() *memory {
 }
 
 func (m *memory) keyOf(claim *karpv1.NodeClaim, pool string, k *cloudprovider.NodeClassKind) key {
+	a := claim.Annotations
+	var labels uint64
+	for name, value := range claim.Labels {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(name + "=" + value)) // never fails
+		labels += h.Sum64()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a := claim.Annotations
-	return key{uid: claim.UID, pool: pool, revision: m.revisions[pool], image: claim.Status.ImageID,
+	return key{labels: labels, uid: claim.UID, pool: pool, revision: m.revisions[pool], image: claim.Status.ImageID,
 		poolHash: a[karpv1.NodePoolHashAnnotationKey], poolVersion: a[karpv1.NodePoolHashVersionAnnotationKey],
 		classHash: a[k.HashKey], classVersion: a[k.HashVersionKey]}
 }
