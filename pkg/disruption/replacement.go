@@ -105,14 +105,30 @@ func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration
 	return soon, errs
 }
 
-// decide returns the decision of the first reason that applies to the candidate; nil: none does.
-func (r *replacements) decide(m *candidate, now time.Time) (*decision, error) {
+// decide returns the most urgent decision about the candidate: one that nothing holds up, or else the earliest; nil: there is none. In a dry
+// run one that is only reported doesn't count beside one that is carried out.
+func (r *replacements) decide(m *candidate, now time.Time) (first *decision, err error) {
 	for _, reason := range r.reasons {
-		if d, err := reason.decide(m, now); d != nil || err != nil {
-			return d, err
+		d, err := reason.decide(m, now)
+		if err != nil {
+			return nil, err
+		}
+		if d != nil && (first == nil || r.before(d, first)) {
+			first = d
 		}
 	}
-	return nil, nil
+	return first, nil
+}
+
+// before reports whether a decision about a node is more urgent than another.
+func (r *replacements) before(d, than *decision) bool {
+	switch {
+	case d.forced != than.forced:
+		return d.forced
+	case r.terminations.dryRun && d.cloud != than.cloud:
+		return d.cloud
+	}
+	return d.at.Before(than.at)
 }
 
 // advance takes the replacement of one node a step further and returns when to do so again:
