@@ -68,7 +68,7 @@ func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration
 		begun := r.begun[m.uid()]
 		d, err := r.decide(m, now)
 		errs = append(errs, err)
-		if d != nil && m.node != nil && (d.forced || !paused(m)) && !now.Before(d.avoid) {
+		if m.node != nil && avoided(m, d, now) {
 			avoid = append(avoid, m.node.Name)
 		}
 		switch {
@@ -118,6 +118,17 @@ func (r *replacements) decide(m *candidate, now time.Time) (first *decision, err
 		}
 	}
 	return first, nil
+}
+
+// avoided reports whether a decision will end a node so soon that no pods are to be moved there.
+func avoided(m *candidate, d *decision, now time.Time) bool {
+	return d != nil && (d.forced || !paused(m)) && !now.Before(d.avoid)
+}
+
+// ending is avoided for a decision that is carried out.
+func (r *replacements) ending(m *candidate, now time.Time) (bool, error) {
+	d, err := r.decide(m, now)
+	return avoided(m, d, now) && (d.cloud || !r.terminations.dryRun), err
 }
 
 // before reports whether a decision about a node is more urgent than another.

@@ -100,7 +100,7 @@ func newCluster(view *capacity.View, candidates []Candidate, o *Options, mem *me
 
 // candidate returns a candidate's node, and counts its pods by kind.
 func (c *cluster) candidate(x *Candidate, n *capacity.Node) node {
-	out := node{c: x, view: n, price: x.Price, closed: n.Closed || x.Forced != "", disruption: 1 + x.podCost()}
+	out := node{c: x, view: n, price: x.Price, closed: n.Closed || x.Ending || x.Forced != "", disruption: 1 + x.podCost()}
 	if !known(x.Price) {
 		out.price = 0
 	}

@@ -322,6 +322,42 @@ func TestEmptyNodesAreRemovedAtOnce(t *testing.T) {
 	}
 }
 
+// A node that ends soon gets no pods of moves, and may be emptied itself.
+func TestEndingNodesGetNoPods(t *testing.T) {
+	pool := onDemand()
+	class := classOf(t, testPod("x", 500, 1024))
+	for _, ending := range []bool{false, true} {
+		w := newWorld(t, pool).free()
+		w.add(pool, "c.2", class, 1)
+		w.add(pool, "c.16", class, 5)
+		w.candidates[1].Blocked, w.candidates[1].Ending = &Kept{Kind: Protected}, ending
+		if out := w.propose(); (len(out.Moves) == 0) != ending {
+			t.Errorf("ending: %v; moves: %+v", ending, out.Moves)
+		}
+		w.candidates[1].Blocked, w.candidates[0].Blocked = nil, &Kept{Kind: Protected}
+		w.candidates[1].Price = 5
+		if out := w.propose(); len(out.Moves) != 1 || out.Moves[0].Nodes[0] != "node-1" {
+			t.Errorf("ending: %v; moves: %+v", ending, out.Moves)
+		}
+	}
+}
+
+// A node with pods of another scheduler isn't replaced, although only pods of ours would need the new node.
+func TestNodesWithPodsOfOtherSchedulersAreNotReplaced(t *testing.T) {
+	pool := onDemand()
+	others := *classOf(t, testPod("x", 500, 512))
+	others.ByOthers = true
+	w := newWorld(t, pool).free()
+	w.add(pool, "r.16", &others, 1)
+	w.put(classOf(t, testPod("big", 3500, 1024)), 1)
+	w.add(pool, "c.4", classOf(t, testPod("y", 2000, 512)), 1) // has capacity for twice the other scheduler's pod, and none for the big one
+	w.candidates[1].Blocked = &Kept{Kind: Protected}
+	out := w.propose()
+	if len(out.Moves) != 0 || w.kept(out, 0).Kind != Unmovable {
+		t.Errorf("moves: %+v, kept: %+v", out.Moves, out.Kept)
+	}
+}
+
 // Pods that another scheduler binds may go elsewhere: there must be capacity for twice as many, and nothing is launched for them.
 func TestPodsOfOtherSchedulers(t *testing.T) {
 	pool := onDemand()

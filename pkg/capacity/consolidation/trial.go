@@ -121,6 +121,13 @@ func (p *plan) gather(from []int32) {
 // buy finds new nodes for the pods left over that cost less than limit, and returns what they cost.
 func (p *plan) buy(t *trial, limit float64) (float64, Kept) {
 	m := p.c.market
+	if !math.IsInf(limit, 1) {
+		for _, s := range p.order { // where its pods go isn't known, so they might go to the new node
+			if k := &m.kinds.all[s.kind]; k.class.ByOthers {
+				return 0, Kept{Kind: Unmovable, Pod: k.sample, Message: "another scheduler places it, so the node isn't replaced"}
+			}
+		}
+	}
 	for _, s := range p.leftover {
 		if k := &m.kinds.all[s.kind]; k.fixed || !k.may.Any() {
 			return 0, Kept{Kind: Full, Pod: k.sample, Resource: p.c.shortage(s.kind)}
