@@ -107,7 +107,7 @@ func (c *cluster) candidate(x *Candidate, n *capacity.Node) node {
 	counts := map[int32]int32{}
 	for j := range x.Pods {
 		p := &x.Pods[j]
-		k := c.kinds.of(p, n)
+		k := c.kinds.of(p, n, x)
 		counts[k]++
 		c.kinds.all[k].count++
 		c.kinds.all[k].weight += max(0, p.Cost)
