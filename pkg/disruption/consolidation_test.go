@@ -399,6 +399,31 @@ func TestReceiverLostBetweenDeletions(t *testing.T) {
 	}
 }
 
+// A node that has stayed when its move was cut short is replaced like any other if it has to end.
+func TestKeptNodeThatHasToEnd(t *testing.T) {
+	w, p := reserved(t)
+	w.c.passes.terminations.brake = brake.New(1)
+	p.ready = true
+	w.mustPass()
+	w.unready("node-receiver")
+	w.clock.Step(time.Minute)
+	w.mustPass()
+	w.interrupted("b", w.clock.Now().Add(5*time.Minute), capacity.SpotInterrupted)
+	w.mustPass()
+	if diff := cmp.Diff([]string{"web-b"}, w.asked["node-b"]); diff != "" || !disrupted(w.node("node-b")) {
+		t.Errorf("replaced (-want +got):\n%s", diff)
+	}
+	claim := w.claim("a")
+	claim.Finalizers = nil
+	if err := w.claims.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	w.mustPass()
+	if !slices.Contains(p.calls, "forget m1") || !w.fenced["node-b"] || !disrupted(w.node("node-b")) {
+		t.Errorf("calls %q, fenced %v, tainted %v", p.calls, w.fenced, disrupted(w.node("node-b")))
+	}
+}
+
 // A move that bought nodes and came to nothing waits longer each time, so that nothing is bought in a loop.
 func TestMovesThatFailAgainWaitLonger(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -88,9 +88,9 @@ func (m *moveMemory) fail(uid string, why error, bought bool, now time.Time) {
 	if errors.Is(why, consolidation.ErrDemand) {
 		wait, most = demandBackOff, moveBackOff
 	}
-	f := failure{err: why}
+	f := failure{err: why, bought: m.failed[uid].bought}
 	if bought {
-		f.bought = m.failed[uid].bought + 1
+		f.bought++
 		wait = min(wait<<min(f.bought-1, 10), most)
 	}
 	f.until = now.Add(wait)
@@ -480,6 +480,11 @@ func (v *moves) drain(ctx context.Context, s *cluster, mv *move, now time.Time) 
 	if gone == len(mv.sources) {
 		v.count(mv, "done")
 		v.planner.Forget(mv.Key)
+		for _, src := range mv.sources {
+			if src.kept && src.node != nil && v.needed(src, mv) {
+				v.cordons.fence.Fence(src.node.Name) // Forget has lifted it
+			}
+		}
 		v.drop(mv)
 		klog.FromContext(ctx).V(2).Info("Used nodes were emptied", "move", mv.Key, "nodes", mv.Nodes)
 	}
@@ -498,7 +503,7 @@ func (v *moves) lost(s *cluster, mv *move) error {
 // keep takes a node out of a move that has begun to empty others. Its cordon and what is reserved for its pods last until those are gone.
 func (v *moves) keep(ctx context.Context, src *source, why error, now time.Time) error {
 	src.kept = true
-	v.memory.failed[src.uid()] = failure{until: now.Add(moveBackOff), err: why}
+	v.memory.fail(src.uid(), why, false, now)
 	v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reasonMoveGivenUp, "Disrupt", "The node is not drained to save money: %v", why)
 	if v.replacements.begun[src.uid()] != nil || src.node == nil {
 		return nil
@@ -531,6 +536,9 @@ func (v *moves) refused(ctx context.Context, mv *move, now time.Time) bool {
 func (v *moves) overtake(ctx context.Context, d *decision) (draining bool, err error) {
 	mv := v.open.byUID[d.uid()]
 	if mv == nil {
+		return false, nil
+	}
+	if slices.ContainsFunc(mv.sources, func(src *source) bool { return src.kept && src.uid() == d.uid() }) {
 		return false, nil
 	}
 	if mv.draining() {
