@@ -6,6 +6,7 @@ import (
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
@@ -27,6 +28,7 @@ type cluster struct {
 	byNode     map[string]*candidate // of those with a Node, by its name
 	byUID      map[string]*candidate
 	byName     map[string]*candidate
+	nodes      corelisters.NodeLister
 }
 
 // index makes candidates available by name.

@@ -76,7 +76,7 @@ func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminatio
 	rules := &podRules{successor: cfg.Class, ours: cfg.Ours, namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
 		budgets: &podBudgets{lister: cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()}, settings: settings, known: map[*corev1.Pod]*knownPod{}}
 	c.moves.rules = rules
-	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil}
+	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending}
 	return c
 }
 

@@ -255,6 +255,22 @@ func TestMovesThatAreGivenUp(t *testing.T) {
 			}
 		}},
 		{name: "dearer than it may be", why: "cost $2.1000/h", before: func(_ *world, p *planner) { p.prices["new"] = 2.1 }},
+		{name: "as dear as its nodes", why: "cost $2.0000/h, and it saves nothing above $2.0000/h", before: func(_ *world, p *planner) { p.prices["new"] = 2 }},
+		{name: "its nodes have become cheaper", why: "cost $1.0000/h, and it saves nothing above $0.8000/h", before: func(_ *world, p *planner) {
+			p.prices["a"], p.prices["b"] = 0.4, 0.4
+		}},
+		{name: "nobody knows any more what its nodes cost", why: "price of NodeClaim b", before: func(_ *world, p *planner) { p.prices["b"] = -1 }},
+		{name: "only empty nodes are consolidated", why: "consolidates empty nodes only", before: func(w *world, _ *planner) {
+			w.changePool(func(p *karpv1.NodePool) {
+				p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty
+			})
+		}},
+		{name: "a receiving node is being deleted", why: "node node-receiver, which takes its pods", before: func(w *world, _ *planner) {
+			if err := w.claims.Delete(w.t.Context(), w.claim("receiver")); err != nil {
+				w.t.Fatal(err)
+			}
+			w.deleted = nil
+		}},
 		{name: "nobody knows what the new node costs", why: "price of NodeClaim new", before: func(_ *world, p *planner) { p.prices["new"] = -1 }},
 		{name: "paused", why: "paused", before: func(w *world, _ *planner) {
 			w.changePool(func(p *karpv1.NodePool) {
@@ -304,8 +320,15 @@ func TestMovesThatAreGivenUp(t *testing.T) {
 // A move doesn't begin after ten minutes, whatever it waits for.
 func TestMoveTimeout(t *testing.T) {
 	for name, wait := range map[string]func(w *world, p *planner){
-		"nodes":  func(_ *world, p *planner) { p.ready = false },
-		"budget": func(w *world, _ *planner) { w.pdb("web") },
+		"nodes":              func(_ *world, p *planner) { p.ready = false },
+		"budget":             func(w *world, _ *planner) { w.pdb("web") },
+		"receiver not ready": func(w *world, _ *planner) { w.unready("node-receiver") },
+		"new node not ready": func(w *world, _ *planner) { w.unready("node-new") },
+		"receiver cordoned": func(w *world, _ *planner) {
+			if err := w.changeNode("node-receiver", func(n *corev1.Node) { n.Spec.Unschedulable = true }); err != nil {
+				w.t.Fatal(err)
+			}
+		},
 		"brake": func(w *world, _ *planner) {
 			w.c.passes.terminations.brake = brake.New(1)
 			w.c.passes.terminations.brake.Take(w.clock.Now())
@@ -323,6 +346,109 @@ func TestMoveTimeout(t *testing.T) {
 			w.c.passes.terminations.brake.Take(w.clock.Now())
 			w.mustPass()
 			undone(t, w, p)
+		})
+	}
+}
+
+// unready makes a node NotReady.
+func (w *world) unready(node string) {
+	w.t.Helper()
+	if err := w.changeNode(node, func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// If a node that takes pods is lost between the deletions of a move's claims, the nodes that are left stay, without taint.
+func TestReceiverLostBetweenDeletions(t *testing.T) {
+	w, p := reserved(t)
+	w.c.passes.terminations.brake = brake.New(1)
+	p.ready = true
+	w.mustPass()
+	if diff := cmp.Diff([]string{"a"}, w.deleted); diff != "" {
+		t.Fatalf("deleted first (-want +got):\n%s", diff)
+	}
+	w.unready("node-receiver")
+	w.clock.Step(time.Minute)
+	w.mustPass()
+	w.clock.Step(time.Minute)
+	w.mustPass()
+	if diff := cmp.Diff([]string{"a"}, w.deleted); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+	if disrupted(w.node("node-b")) || !disrupted(w.node("node-a")) {
+		t.Errorf("tainted: a %v, b %v", disrupted(w.node("node-a")), disrupted(w.node("node-b")))
+	}
+	if !w.event("b Normal ConsolidationGivenUp: The node is not drained to save money: node node-receiver, which takes its pods") {
+		t.Errorf("nobody is told: %q", w.events)
+	}
+	claim := w.claim("a")
+	claim.Finalizers = nil
+	if err := w.claims.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	p.result = &consolidation.Result{}
+	w.mustPass()
+	w.mustPass()
+	if w.fenced["node-b"] || !slices.Contains(p.calls, "forget m1") {
+		t.Errorf("fenced %v, calls %q", w.fenced, p.calls)
+	}
+	for _, c := range p.asked[len(p.asked)-1].Candidates {
+		if c.Node == "node-b" && (c.Blocked == nil || c.Blocked.Kind != consolidation.OtherReason) {
+			t.Errorf("b: %+v", c.Blocked)
+		}
+	}
+}
+
+// A node that has stayed when its move was cut short is replaced like any other if it has to end.
+func TestKeptNodeThatHasToEnd(t *testing.T) {
+	w, p := reserved(t)
+	w.c.passes.terminations.brake = brake.New(1)
+	p.ready = true
+	w.mustPass()
+	w.unready("node-receiver")
+	w.clock.Step(time.Minute)
+	w.mustPass()
+	w.interrupted("b", w.clock.Now().Add(5*time.Minute), capacity.SpotInterrupted)
+	w.mustPass()
+	if diff := cmp.Diff([]string{"web-b"}, w.asked["node-b"]); diff != "" || !disrupted(w.node("node-b")) {
+		t.Errorf("replaced (-want +got):\n%s", diff)
+	}
+	claim := w.claim("a")
+	claim.Finalizers = nil
+	if err := w.claims.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	w.mustPass()
+	if !slices.Contains(p.calls, "forget m1") || !w.fenced["node-b"] || !disrupted(w.node("node-b")) {
+		t.Errorf("calls %q, fenced %v, tainted %v", p.calls, w.fenced, disrupted(w.node("node-b")))
+	}
+}
+
+// A move that bought nodes and came to nothing waits longer each time, so that nothing is bought in a loop.
+func TestMovesThatFailAgainWaitLonger(t *testing.T) {
+	for name, tc := range map[string]struct {
+		claims []string
+		why    error
+		want   []time.Duration
+	}{
+		"with new nodes":            {[]string{"new"}, errors.New("no"), []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 4 * time.Hour}},
+		"with new nodes for demand": {[]string{"new"}, consolidation.ErrDemand, []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute}},
+		"to nodes that exist":       {nil, errors.New("no"), []time.Duration{15 * time.Minute, 15 * time.Minute, 15 * time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := consolidating(t)
+			for _, name := range []string{"a", "new", "receiver"} {
+				w.machine(name)
+				w.bind("web-"+name, "node-"+name, controlled, web)
+			}
+			for i, want := range tc.want {
+				p.result, p.lost = &consolidation.Result{Moves: []consolidation.Due{due("m1", []string{"node-a"}, tc.claims...)}}, tc.why
+				w.mustPass()
+				if got := w.c.passes.consolidations.moves.memory.failed["a"].until.Sub(w.clock.Now()); got != want {
+					t.Errorf("time %d: waits for %s, want %s", i, got, want)
+				}
+				w.clock.Step(want)
+			}
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -30,6 +31,16 @@ func controlled(p *corev1.Pod) {
 // staying is a pool that keeps its empty nodes.
 func staying(p *karpv1.NodePool) {
 	p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
+}
+
+// interrupted records an interruption on a claim.
+func (w *world) interrupted(name string, at time.Time, kind capacity.InterruptionKind) {
+	w.t.Helper()
+	claim := w.claim(name)
+	claim.Annotations = map[string]string{objects.AnnotationInterrupted: at.UTC().Format(time.RFC3339) + " " + string(kind)}
+	if err := w.claims.Update(w.t.Context(), claim); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) event(start string) bool {
@@ -101,6 +112,24 @@ func TestExpiry(t *testing.T) {
 			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
 		{name: "what comes first counts", machine: lives("1h"), setup: web, taken: 2 * time.Hour, after: time.Hour, ends: true,
 			event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},
+		{name: "nor does an interruption that comes later delay it", machine: lives("1h"), after: time.Hour, ends: true, setup: func(w *world) {
+			web(w)
+			w.interrupted("a", epoch.Add(time.Hour+5*time.Minute), capacity.MaintenanceScheduled)
+		}, event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},
+		{name: "an interruption that comes first counts", machine: lives("2h"), after: time.Hour, ends: true, setup: func(w *world) {
+			web(w)
+			w.interrupted("a", epoch.Add(time.Hour), capacity.MaintenanceScheduled)
+		}, event: "a Normal DisruptionTerminating: Terminating the node: EC2 has scheduled a change of its machine"},
+		{name: "one by force isn't held by a pause for what comes first", machine: lives("1h"), after: time.Hour + time.Minute, ends: true, pool: func(p *karpv1.NodePool) {
+			p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"}
+		}, setup: func(w *world) {
+			web(w)
+			w.interrupted("a", epoch.Add(time.Hour+time.Minute), capacity.SpotInterrupted)
+		}},
+		{name: "a dry run doesn't delay an interruption", machine: lives("30m"), after: time.Hour, ends: true, setup: func(w *world) {
+			dry(w)
+			w.interrupted("a", epoch.Add(time.Hour), capacity.MaintenanceScheduled)
+		}},
 		{name: "a dry run doesn't keep capacity that is taken back", machine: lives("Never"), setup: dry, taken: time.Hour, after: time.Hour, ends: true,
 			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
 		{name: "nor when it would have expired before", machine: lives("30m"), setup: dry, taken: time.Hour, after: time.Hour, ends: true,

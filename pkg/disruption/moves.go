@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,18 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
 	// moveTimeout is how long a move may take from its reservation until it begins to drain.
 	moveTimeout = 10 * time.Minute
-	// moveBackOff is for how long the nodes of a move that failed are no candidates.
-	moveBackOff = 15 * time.Minute
-	// demandBackOff is for how long they are none if pods that waited came first: nothing is wrong with the move.
+	// moveBackOff is for how long the nodes of a move that failed are no candidates. If nodes were bought for it, that doubles each time, up to
+	// moveBackOffMost: whatever is in its way may stay there, and nothing must be bought in a loop.
+	moveBackOff     = 15 * time.Minute
+	moveBackOffMost = 4 * time.Hour
+	// demandBackOff is for how long they are none if pods that waited came first: nothing is wrong with the move. With bought nodes it doubles
+	// up to moveBackOff.
 	demandBackOff = time.Minute
 )
 
@@ -73,6 +78,23 @@ type moveMemory struct {
 type failure struct {
 	until time.Time
 	err   error
+	// bought is how many times in a row nodes were bought in vain. That is forgotten when none were for moveBackOffMost.
+	bought int
+}
+
+// fail records that a move of a claim's node has failed. bought: nodes were bought for it.
+func (m *moveMemory) fail(uid string, why error, bought bool, now time.Time) {
+	wait, most := moveBackOff, moveBackOffMost
+	if errors.Is(why, consolidation.ErrDemand) {
+		wait, most = demandBackOff, moveBackOff
+	}
+	f := failure{err: why, bought: m.failed[uid].bought}
+	if bought {
+		f.bought++
+		wait = min(wait<<min(f.bought-1, 10), most)
+	}
+	f.until = now.Add(wait)
+	m.failed[uid] = f
 }
 
 // move empties nodes for which capacity is reserved elsewhere:
@@ -96,6 +118,7 @@ type source struct {
 	tainted bool
 	tried   bool // a deletion of its claim was tried
 	gone    bool // its claim doesn't exist any more
+	kept    bool // it stays although the move has begun: capacity for its pods was lost
 }
 
 // draining reports whether the deletion of a claim was tried. From then on the move is not given up, since the deletion may have worked.
@@ -157,7 +180,7 @@ func (v *moves) prune(s *cluster, now time.Time) {
 			}
 		}
 	}
-	maps.DeleteFunc(v.memory.failed, func(_ string, f failure) bool { return !now.Before(f.until) })
+	maps.DeleteFunc(v.memory.failed, func(_ string, f failure) bool { return !now.Before(f.until.Add(moveBackOffMost)) })
 	maps.DeleteFunc(v.memory.received, func(_ string, until time.Time) bool { return !now.Before(until) })
 }
 
@@ -222,7 +245,7 @@ func (v *moves) advance(ctx context.Context, s *cluster, mv *move, now time.Time
 		if v.refused(ctx, mv, now) {
 			return 0, v.giveUp(ctx, mv, errors.New("the API server doesn't let its NodeClaims be deleted"))
 		}
-		return v.drain(ctx, mv, now)
+		return v.drain(ctx, s, mv, now)
 	}
 	if err := v.impossible(mv, now); err != nil {
 		return 0, v.giveUp(ctx, mv, err)
@@ -236,7 +259,7 @@ func (v *moves) advance(ctx context.Context, s *cluster, mv *move, now time.Time
 		for _, src := range mv.sources {
 			movedPods.WithLabelValues(src.pool.Name).Add(float64(src.pods))
 		}
-		return v.drain(ctx, mv, now)
+		return v.drain(ctx, s, mv, now)
 	case now.Sub(mv.since) > moveTimeout:
 		return 0, v.giveUp(ctx, mv, fmt.Errorf("it could not begin within %s: %w", moveTimeout, missing))
 	}
@@ -328,11 +351,52 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 	if err := v.dearer(s, mv); err != nil {
 		return nil, err
 	}
+	if missing, err := v.receiving(s, mv); missing != nil || err != nil {
+		return missing, err
+	}
 	return blocked, nil
 }
 
-// dearer returns an error if the nodes that were launched for a move cost too much for it to save anything, or nobody knows what they cost.
+// receiving returns whether all nodes that a move's pods go to can take them now. missing and err are as begin's.
+func (v *moves) receiving(s *cluster, mv *move) (missing, err error) {
+	names := mv.Receivers()
+	for _, id := range slices.Sorted(maps.Keys(mv.Claims)) {
+		if m := s.byName[mv.Claims[id]]; m != nil {
+			names = append(names, m.claim.Status.NodeName)
+		}
+	}
+	for _, name := range names {
+		n, getErr := s.nodes.Get(name)
+		m := s.byNode[name]
+		switch {
+		case getErr != nil:
+			return nil, fmt.Errorf("node %s, which takes its pods, is gone", name)
+		case n.DeletionTimestamp != nil || m != nil && (m.claim.DeletionTimestamp != nil || v.terminations.deleted[m.uid()]):
+			return nil, fmt.Errorf("node %s, which takes its pods, is being deleted", name)
+		case m != nil && v.replacements.begun[m.uid()] != nil:
+			return nil, fmt.Errorf("node %s, which takes its pods, has to end", name)
+		case !objects.Ready(n) || n.Spec.Unschedulable:
+			missing = fmt.Errorf("node %s, which takes its pods, isn't Ready, or is cordoned", name)
+		}
+	}
+	return missing, nil
+}
+
+// dearer returns an error if a move saves nothing: the nodes that were launched for it cost as much as those that it empties cost now, or as
+// they did when it was planned, or nobody knows what they cost.
 func (v *moves) dearer(s *cluster, mv *move) error {
+	if len(mv.Claims) == 0 || math.IsInf(mv.Ceiling, 1) {
+		return nil
+	}
+	ceiling := 0.0
+	for _, src := range mv.sources {
+		price, known := v.price(src.claim)
+		if !known {
+			return fmt.Errorf("the price of NodeClaim %s is unknown now", src.claim.Name)
+		}
+		ceiling += price
+	}
+	ceiling = min(ceiling, mv.Ceiling)
 	sum := 0.0
 	for _, id := range slices.Sorted(maps.Keys(mv.Claims)) {
 		name := mv.Claims[id]
@@ -346,8 +410,8 @@ func (v *moves) dearer(s *cluster, mv *move) error {
 		}
 		sum += price
 	}
-	if sum > mv.Ceiling*(1+1e-9) && !math.IsInf(mv.Ceiling, 1) {
-		return fmt.Errorf("the nodes that were launched for it cost $%.4f/h, and it saves nothing above $%.4f/h", sum, mv.Ceiling)
+	if sum >= ceiling*(1-1e-9) {
+		return fmt.Errorf("the nodes that were launched for it cost $%.4f/h, and it saves nothing above $%.4f/h", sum, ceiling)
 	}
 	return nil
 }
@@ -366,6 +430,8 @@ func (v *moves) impossible(mv *move, now time.Time) error {
 			return fmt.Errorf("disruption of NodePool %s is paused", src.pool.Name)
 		case src.pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
 			return fmt.Errorf("NodePool %s doesn't consolidate any more", src.pool.Name)
+		case src.pool.Spec.Disruption.ConsolidationPolicy == karpv1.ConsolidationPolicyWhenEmpty:
+			return fmt.Errorf("NodePool %s consolidates empty nodes only now", src.pool.Name)
 		case v.replacements.begun[src.uid()] != nil:
 			return fmt.Errorf("node %s has to end, and is being replaced", src.node.Name)
 		}
@@ -385,16 +451,20 @@ func (v *moves) forbidden(src *source, bound []*corev1.Pod, now time.Time) error
 }
 
 // drain deletes the claims of a move as the brake allows, and keeps the reservations until all of them are gone. A deletion that fails is
-// tried again. A pause stops further deletions.
-func (v *moves) drain(ctx context.Context, mv *move, now time.Time) (time.Duration, error) {
+// tried again. A pause stops further deletions, and so does the loss of a node that takes its pods: the nodes that are left stay.
+func (v *moves) drain(ctx context.Context, s *cluster, mv *move, now time.Time) (time.Duration, error) {
 	v.planner.Keep(mv.Key)
+	lost := v.lost(s, mv)
 	soon, gone := time.Duration(0), 0
 	var errs []error
 	for _, src := range mv.sources {
 		switch {
-		case src.gone:
+		case src.gone || src.kept:
 			gone++
 		case src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()] || paused(src.candidate):
+		case lost != nil && !src.tried:
+			gone++
+			errs = append(errs, v.keep(ctx, src, lost, now))
 		case v.terminations.braked(src.candidate) || !v.terminations.brake.Take(now):
 			soon = nearer(soon, v.terminations.brake.Wait(now))
 		default:
@@ -410,10 +480,39 @@ func (v *moves) drain(ctx context.Context, mv *move, now time.Time) (time.Durati
 	if gone == len(mv.sources) {
 		v.count(mv, "done")
 		v.planner.Forget(mv.Key)
+		for _, src := range mv.sources {
+			if src.kept && src.node != nil && v.needed(src, mv) {
+				v.cordons.fence.Fence(src.node.Name) // Forget has lifted it
+			}
+		}
 		v.drop(mv)
 		klog.FromContext(ctx).V(2).Info("Used nodes were emptied", "move", mv.Key, "nodes", mv.Nodes)
 	}
 	return soon, utilerrors.NewAggregate(errs)
+}
+
+// lost returns why the nodes of a move whose deletion has not been tried can't be emptied any more although others are; nil: they can.
+func (v *moves) lost(s *cluster, mv *move) error {
+	if !slices.ContainsFunc(mv.sources, func(src *source) bool { return !src.gone && !src.kept && !src.tried }) {
+		return nil
+	}
+	missing, err := v.receiving(s, mv)
+	return cmp.Or(err, missing)
+}
+
+// keep takes a node out of a move that has begun to empty others. Its cordon and what is reserved for its pods last until those are gone.
+func (v *moves) keep(ctx context.Context, src *source, why error, now time.Time) error {
+	src.kept = true
+	v.memory.fail(src.uid(), why, false, now)
+	v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reasonMoveGivenUp, "Disrupt", "The node is not drained to save money: %v", why)
+	if v.replacements.begun[src.uid()] != nil || src.node == nil {
+		return nil
+	}
+	if err := v.cordons.nodes.Undisrupt(ctx, src.node); err != nil {
+		src.kept = false // the next pass tries again
+		return fmt.Errorf("uncordoning Node %s: %w", src.node.Name, err)
+	}
+	return nil
 }
 
 // refused reports whether none of a move's claims could be deleted for a long time.
@@ -437,6 +536,9 @@ func (v *moves) refused(ctx context.Context, mv *move, now time.Time) bool {
 func (v *moves) overtake(ctx context.Context, d *decision) (draining bool, err error) {
 	mv := v.open.byUID[d.uid()]
 	if mv == nil {
+		return false, nil
+	}
+	if slices.ContainsFunc(mv.sources, func(src *source) bool { return src.kept && src.uid() == d.uid() }) {
 		return false, nil
 	}
 	if mv.draining() {
@@ -463,10 +565,6 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 		}
 	}
 	v.planner.Forget(mv.Key)
-	until := v.terminations.clock.Now().Add(moveBackOff)
-	if errors.Is(why, consolidation.ErrDemand) {
-		until = v.terminations.clock.Now().Add(demandBackOff)
-	}
 	for _, src := range mv.sources {
 		if src.gone {
 			continue
@@ -474,7 +572,7 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 		if src.node != nil && v.needed(src, mv) {
 			v.cordons.fence.Fence(src.node.Name) // Forget has lifted it
 		}
-		v.memory.failed[src.uid()] = failure{until: until, err: why}
+		v.memory.fail(src.uid(), why, len(mv.Claims) > 0, v.terminations.clock.Now())
 		v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reasonMoveGivenUp, "Disrupt", "The node is not drained to save money: %v", why)
 	}
 	for _, node := range mv.Receivers() {

@@ -345,6 +345,8 @@ func TestKept(t *testing.T) {
 	if w.claim("a").ResourceVersion != before {
 		t.Error("written again after a restart")
 	}
+	w.machine("receiver")
+	w.bind("web-receiver", "node-receiver", controlled, web)
 	p.result = &consolidation.Result{Moves: []consolidation.Due{due("m1", []string{"node-a"})}}
 	p.ready = true
 	w.mustPass()

@@ -100,7 +100,7 @@ func (p *passes) read(ctx context.Context, watched time.Time) (*cluster, error) 
 	if err := p.claims.List(ctx, &pools); err != nil {
 		return nil, fmt.Errorf("listing NodePools: %w", err)
 	}
-	s := &cluster{}
+	s := &cluster{nodes: p.nodes}
 	byName := map[string]*karpv1.NodePool{}
 	for i := range pools.Items {
 		pool := &pools.Items[i]

@@ -68,7 +68,7 @@ func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration
 		begun := r.begun[m.uid()]
 		d, err := r.decide(m, now)
 		errs = append(errs, err)
-		if d != nil && m.node != nil && (d.forced || !paused(m)) && !now.Before(d.avoid) {
+		if m.node != nil && avoided(m, d, now) {
 			avoid = append(avoid, m.node.Name)
 		}
 		switch {
@@ -105,14 +105,41 @@ func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration
 	return soon, errs
 }
 
-// decide returns the decision of the first reason that applies to the candidate; nil: none does.
-func (r *replacements) decide(m *candidate, now time.Time) (*decision, error) {
+// decide returns the most urgent decision about the candidate: one that nothing holds up, or else the earliest; nil: there is none. In a dry
+// run one that is only reported doesn't count beside one that is carried out.
+func (r *replacements) decide(m *candidate, now time.Time) (first *decision, err error) {
 	for _, reason := range r.reasons {
-		if d, err := reason.decide(m, now); d != nil || err != nil {
-			return d, err
+		d, err := reason.decide(m, now)
+		if err != nil {
+			return nil, err
+		}
+		if d != nil && (first == nil || r.before(d, first)) {
+			first = d
 		}
 	}
-	return nil, nil
+	return first, nil
+}
+
+// avoided reports whether a decision will end a node so soon that no pods are to be moved there.
+func avoided(m *candidate, d *decision, now time.Time) bool {
+	return d != nil && (d.forced || !paused(m)) && !now.Before(d.avoid)
+}
+
+// ending is avoided for a decision that is carried out.
+func (r *replacements) ending(m *candidate, now time.Time) (bool, error) {
+	d, err := r.decide(m, now)
+	return avoided(m, d, now) && (d.cloud || !r.terminations.dryRun), err
+}
+
+// before reports whether a decision about a node is more urgent than another.
+func (r *replacements) before(d, than *decision) bool {
+	switch {
+	case d.forced != than.forced:
+		return d.forced
+	case r.terminations.dryRun && d.cloud != than.cloud:
+		return d.cloud
+	}
+	return d.at.Before(than.at)
 }
 
 // advance takes the replacement of one node a step further and returns when to do so again:

@@ -22,6 +22,8 @@ type usedNodes struct {
 	price     func(*karpv1.NodeClaim) (dollarsPerHour float64, known bool)
 	// received is until when nodes that took pods of a move are no candidates, by name.
 	received func(node string) time.Time
+	// ending reports whether a node has to end so soon that no pods are to be moved there.
+	ending func(m *candidate, now time.Time) (bool, error)
 }
 
 // all returns a candidate for each claim with a Node and a pool. occupied returns what else is being done to a node; nil: nothing.
@@ -39,6 +41,9 @@ func (u *usedNodes) all(s *cluster, occupied func(*candidate, time.Time) *consol
 			return nil, err
 		}
 		x := u.candidate(m, bound, now)
+		if x.Ending, err = u.ending(m, now); err != nil {
+			return nil, err
+		}
 		if busy := occupied(m, now); busy != nil {
 			x.Blocked = busy
 		}

@@ -284,6 +284,39 @@ func TestCandidate(t *testing.T) {
 	}
 }
 
+// Nodes that end within an hour or so get no pods of moves.
+func TestEndingNodes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		set  func(w *world)
+		want bool
+	}{
+		"expires later": {func(w *world) { w.clock.Step(10 * time.Hour) }, false},
+		"expires soon":  {func(w *world) { w.clock.Step(23*time.Hour - 5*time.Minute) }, true},
+		"expires soon, in a dry run": {func(w *world) {
+			w.dryRun()
+			w.clock.Step(23*time.Hour - 5*time.Minute)
+		}, false},
+		"expires soon in a paused pool": {func(w *world) {
+			w.changePool(func(p *karpv1.NodePool) {
+				p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"}
+			})
+			w.clock.Step(23*time.Hour - 5*time.Minute)
+		}, false},
+		"is interrupted": {func(w *world) { w.interrupted("a", epoch.Add(10*time.Minute), capacity.MaintenanceScheduled) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := consolidating(t)
+			w.machine("a", lives("24h"))
+			w.bind("web-a", "node-a", controlled, web)
+			tc.set(w)
+			w.mustPass()
+			if got := p.asked[0].Candidates[0].Ending; got != tc.want {
+				t.Errorf("ends soon: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // A node is no candidate again soon after a move of it failed, or after it took pods of one.
 func TestNodesAfterMoves(t *testing.T) {
 	w, p := reserved(t)

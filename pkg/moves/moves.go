@@ -207,6 +207,18 @@ func (m *Moves) Reserved(key string, move consolidation.Move, uses map[string]bo
 	delete(m.gone, key)
 }
 
+// Empties reports whether a move that is not forgotten empties the node.
+func (m *Moves) Empties(node string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, mv := range m.open {
+		if slices.Contains(mv.Nodes, node) {
+			return true
+		}
+	}
+	return false
+}
+
 // TakeUnpaid returns the moves that have begun since the last call.
 func (m *Moves) TakeUnpaid() []consolidation.Move {
 	m.mu.Lock()

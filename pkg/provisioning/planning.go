@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -54,6 +55,27 @@ func (p *planning) decideWithout(ctx context.Context, waiting []ledger.Waiting, 
 		return err
 	})
 	return v, plan, err
+}
+
+// demandFirst returns the plan or, if it buys nodes or refuses pods, a better one that uses what is reserved for moves that have not begun.
+// Those moves are given up, and no others.
+func (p *planning) demandFirst(ctx context.Context, v *View, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[pending.Group]*Gang, lift []guard.Key) (*View, *capacity.Plan) {
+	if len(plan.Nodes) == 0 && len(plan.Refused) == 0 {
+		return v, plan
+	}
+	moves := p.moves.Yielding()
+	if len(moves) == 0 {
+		return v, plan
+	}
+	v2, without, err := p.decideWithout(ctx, waiting, gangs, lift, moves)
+	if err != nil || !better(without, plan) {
+		return v, plan
+	}
+	if claim := func(node string) string { return v2.Existing[node].Claim }; !p.moves.GiveUp(without, claim, moves) {
+		return v, plan
+	}
+	klog.FromContext(ctx).V(2).Info("Capacity that was reserved for moves goes to pods that wait", "newNodes", len(without.Nodes), "otherwise", len(plan.Nodes))
+	return v2, without
 }
 
 // verified makes a verified plan for the demand of a view, without what the spending guard forbids.

@@ -61,9 +61,6 @@ func (p *Probes) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		p.spending.Fruitless(key)
 		return
 	}
-	if p.planning.moves.GiveUpAll() { // what was reserved for moves may do for the pods that wait, and nothing need be bought
-		p.triggers.reopen()
-	}
 	v, plan, chosen, err := p.planProbe(ctx, key, due, waiting)
 	if err != nil {
 		logger.Error(err, "No instance could be planned to probe a breaker of the spending guard", "breaker", key.String())
@@ -71,6 +68,11 @@ func (p *Probes) probeOf(ctx context.Context, key guard.Key, due []guard.Key) {
 		return
 	}
 	if chosen == nil {
+		p.spending.Fruitless(key)
+		return
+	}
+	if _, without := p.planning.demandFirst(ctx, v, plan, waiting, p.gangs.gangsOf(ctx, waiting), due); without != plan {
+		p.triggers.reopen() // the next round places the pods where moves were given up; a probe that is due after that is for the others
 		p.spending.Fruitless(key)
 		return
 	}

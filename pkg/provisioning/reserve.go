@@ -86,11 +86,7 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 		}
 		return
 	}
-	for _, a := range all {
-		if a.fenced = c.fence(a.Nodes); !a.fenced {
-			a.fail("a pod is planned for the node, or is being bound to it")
-		}
-	}
+	c.cordon(all)
 	v, err := c.view(ctx)
 	if err == nil {
 		c.match(v, all)
@@ -105,6 +101,18 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 	out.Moves = c.reserve(ctx, v, all)
 	if len(all) > 0 {
 		klog.FromContext(ctx).V(2).Info("Reserved capacity for moves", "proposed", len(all), "reserved", len(out.Moves))
+	}
+}
+
+// cordon cordons the nodes of the moves, except those of moves that can't be made.
+func (c *Consolidation) cordon(all []*attempt) {
+	for _, a := range all {
+		// A request that was made before the last moves were reserved doesn't know of them. Their cordons and reservations are theirs.
+		if slices.ContainsFunc(a.Nodes, c.Empties) {
+			a.fail("another move empties the node")
+		} else if a.fenced = c.fence(a.Nodes); !a.fenced {
+			a.fail("a pod is planned for the node, or is being bound to it")
+		}
 	}
 }
 

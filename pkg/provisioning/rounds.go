@@ -70,7 +70,7 @@ func (r *Rounds) Round(ctx context.Context) {
 		r.refusals.Refuse(ctx, UIDsOf(waiting), err.Error(), true)
 		return
 	}
-	v, plan = r.demandFirst(ctx, v, plan, waiting, gangs)
+	v, plan = r.planning.demandFirst(ctx, v, plan, waiting, gangs, nil)
 	if v, plan = r.affordable(ctx, v, plan, waiting, gangs); ctx.Err() != nil {
 		return
 	}
@@ -83,27 +83,6 @@ func (r *Rounds) Round(ctx context.Context) {
 	for _, refused := range plan.Refused {
 		r.refusals.refusePlanned(ctx, refused)
 	}
-}
-
-// demandFirst returns the plan or, if it buys nodes or refuses pods, a better one that uses what is reserved for moves that have not begun.
-// Those moves are given up.
-func (r *Rounds) demandFirst(ctx context.Context, v *View, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[pending.Group]*Gang) (*View, *capacity.Plan) {
-	if len(plan.Nodes) == 0 && len(plan.Refused) == 0 {
-		return v, plan
-	}
-	moves := r.planning.moves.Yielding()
-	if len(moves) == 0 {
-		return v, plan
-	}
-	v2, without, err := r.planning.decideWithout(ctx, waiting, gangs, nil, moves)
-	if err != nil || !better(without, plan) {
-		return v, plan
-	}
-	if claim := func(node string) string { return v2.Existing[node].Claim }; !r.planning.moves.GiveUp(without, claim, moves) {
-		return v, plan
-	}
-	klog.FromContext(ctx).V(2).Info("Capacity that was reserved for moves goes to pods that wait", "newNodes", len(without.Nodes), "otherwise", len(plan.Nodes))
-	return v2, without
 }
 
 // Propose returns what the next round would decide about the current demand, without any effect: nothing is reserved, written or launched.

@@ -92,8 +92,15 @@ func (e *emptyings) room(m *moment, r *emptied, behind time.Duration, together b
 	}
 }
 
+// disruptedNow reports whether the product ends a node by its own decision. A Node that a user has deleted gets the taint, too.
 func disruptedNow(m *moment, name string) bool {
 	n := m.nodes[name]
+	if n != nil && n.DeletionTimestamp != nil {
+		claim := claimOf(m.view, n.Spec.ProviderID)
+		if claim == nil || claim.DeletionTimestamp == nil || !n.DeletionTimestamp.After(claim.DeletionTimestamp.Time) { // the Node was deleted first
+			return false
+		}
+	}
 	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.DisruptedTaintKey })
 }
 

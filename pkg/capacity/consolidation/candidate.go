@@ -27,6 +27,8 @@ type Candidate struct {
 	Drain time.Duration
 	// ReceivedUntil: it took pods that were moved, and is no candidate until those moves have paid for themselves (Move.PaysBack).
 	ReceivedUntil time.Time
+	// Ending: it has to end soon for another reason. It gets no pods, which would have to move again.
+	Ending bool
 	// Forced: it has to be emptied for this reason, whatever that costs; empty: it needn't.
 	Forced Reason
 }

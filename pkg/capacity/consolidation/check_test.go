@@ -113,7 +113,7 @@ func (w *world) checkPods(m *Move, moved map[string]bool, pods map[string][]*cap
 		if now := satisfied(pl.Class, label); now < satisfied(pl.Class, was.Label) {
 			w.t.Errorf("%s has lost a preference on %s", pl.Pod.Name, pl.Node)
 		}
-		for _, key := range domainKeys(pl.Class) {
+		for _, key := range domainKeys(pl.Class, !w.options.Prices.IgnorePreferences) {
 			before, _ := was.Label(key)
 			if after, _ := label(key); after != before {
 				w.t.Errorf("%s leaves its %s", pl.Pod.Name, key)

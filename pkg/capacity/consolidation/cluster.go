@@ -100,14 +100,14 @@ func newCluster(view *capacity.View, candidates []Candidate, o *Options, mem *me
 
 // candidate returns a candidate's node, and counts its pods by kind.
 func (c *cluster) candidate(x *Candidate, n *capacity.Node) node {
-	out := node{c: x, view: n, price: x.Price, closed: n.Closed || x.Forced != "", disruption: 1 + x.podCost()}
+	out := node{c: x, view: n, price: x.Price, closed: n.Closed || x.Ending || x.Forced != "", disruption: 1 + x.podCost()}
 	if !known(x.Price) {
 		out.price = 0
 	}
 	counts := map[int32]int32{}
 	for j := range x.Pods {
 		p := &x.Pods[j]
-		k := c.kinds.of(p, n)
+		k := c.kinds.of(p, n, x)
 		counts[k]++
 		c.kinds.all[k].count++
 		c.kinds.all[k].weight += max(0, p.Cost)

@@ -72,7 +72,7 @@ func (c *cluster) podsByKind(n *node) map[int32][]*Pod {
 	out := make(map[int32][]*Pod, len(n.own))
 	for i := range n.c.Pods {
 		pod := &n.c.Pods[i]
-		k := c.kinds.of(pod, n.view)
+		k := c.kinds.of(pod, n.view, n.c)
 		out[k] = append(out[k], pod)
 	}
 	return out

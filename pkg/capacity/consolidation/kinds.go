@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
@@ -25,6 +26,8 @@ type kind struct {
 	// most is how many may share a node; apart are other kinds that must not be on the same node.
 	most  int
 	apart []int32
+	// mates: its pods prefer not to share a node, and most is how many of them do now. Those of other kinds of the class count, too.
+	mates bool
 	// fixed: its pods depend on others on their node and are not planned elsewhere.
 	fixed bool
 	count int
@@ -62,12 +65,13 @@ type kinds struct {
 	ignore  bool // preferences don't count
 }
 
-// pinned is what pods of a class that are of one kind have in common: the values of their nodes' topology labels, and the weight of the
-// preferred node terms that are satisfied now.
+// pinned is what pods of a class that are of one kind have in common: the values of their nodes' topology labels, the weight of the preferred
+// node terms that are satisfied now, and how many of them share a node although they prefer not to.
 type pinned struct {
 	class  capacity.ClassKey
 	values string
 	least  int32
+	mates  int // pods of the class on the node; 0: they don't mind each other
 }
 
 func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.Mentions) {
@@ -83,7 +87,7 @@ func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.M
 			seen[class.Key] = true
 			demand = append(demand, capacity.Demand{Class: class})
 			mentions.Add(class)
-			for _, key := range domainKeys(class) {
+			for _, key := range domainKeys(class, !ignorePreferences) {
 				mentions.Key(key)
 			}
 		}
@@ -91,8 +95,8 @@ func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.M
 	return &kinds{dims: catalog.DimsOf(demand), plain: map[capacity.ClassKey]int32{}, pinned: map[pinned]int32{}, domains: map[capacity.ClassKey][]string{}, byKey: map[string]int32{}, askIDs: map[string]int{}, ignore: ignorePreferences}, mentions
 }
 
-// domainKeys returns the topology keys, other than the host's, over which the class has a hard constraint.
-func domainKeys(c *capacity.Class) []string {
+// domainKeys returns the topology keys, other than the host's, over which the class has a hard constraint or, if that counts, a preference.
+func domainKeys(c *capacity.Class, preferences bool) []string {
 	var out []string
 	add := func(key string) {
 		if key != capacity.LabelHostname && !slices.Contains(out, key) {
@@ -100,11 +104,15 @@ func domainKeys(c *capacity.Class) []string {
 		}
 	}
 	for i := range c.Spread {
-		if c.Spread[i].Hard {
+		if c.Spread[i].Hard || preferences {
 			add(c.Spread[i].TopologyKey)
 		}
 	}
-	for _, terms := range [][]capacity.PodTerm{c.Affinity, c.AntiAffinity} {
+	all := [][]capacity.PodTerm{c.Affinity, c.AntiAffinity}
+	if preferences {
+		all = append(all, c.PreferredAffinity, c.PreferredAntiAffinity)
+	}
+	for _, terms := range all {
 		for i := range terms {
 			add(terms[i].TopologyKey)
 		}
@@ -112,26 +120,50 @@ func domainKeys(c *capacity.Class) []string {
 	return out
 }
 
-// of returns the kind of a pod on a node.
-func (ks *kinds) of(p *Pod, node *capacity.Node) int32 {
+// preferApart reports whether pods of the class prefer not to share a node.
+func preferApart(c *capacity.Class) bool {
+	own := labels.Set(c.Labels)
+	return slices.ContainsFunc(c.Spread, func(s capacity.SpreadConstraint) bool {
+		return !s.Hard && s.TopologyKey == capacity.LabelHostname && s.Selector != nil && s.Selector.Matches(own)
+	}) || slices.ContainsFunc(c.PreferredAntiAffinity, func(t capacity.PodTerm) bool {
+		return t.TopologyKey == capacity.LabelHostname && t.Selector != nil && t.Selector.Matches(own)
+	})
+}
+
+// matesOf returns how many of the candidate's pods are of the class.
+func matesOf(x *Candidate, class *capacity.Class) (n int) {
+	for i := range x.Pods {
+		if x.Pods[i].Class.Key == class.Key {
+			n++
+		}
+	}
+	return n
+}
+
+// of returns the kind of a pod on a candidate's node.
+func (ks *kinds) of(p *Pod, node *capacity.Node, x *Candidate) int32 {
 	if k, ok := ks.plain[p.Class.Key]; ok {
 		return k
 	}
 	c := p.Class
 	keys, known := ks.domains[c.Key]
 	if !known {
-		keys = domainKeys(c)
+		keys = domainKeys(c, !ks.ignore)
 		ks.domains[c.Key] = keys
 	}
 	preferred := !ks.ignore && len(c.Preferred) > 0
-	if len(keys) == 0 && !preferred {
-		k := ks.add(p, catalog.Asks{Terms: c.Terms, Tolerations: c.Tolerations, Preferred: true, Scheduler: c.Scheduler()}, 0)
+	mates := !ks.ignore && len(c.Spread)+len(c.PreferredAntiAffinity) > 0 && preferApart(c)
+	if len(keys) == 0 && !preferred && !mates {
+		k := ks.add(p, catalog.Asks{Terms: c.Terms, Tolerations: c.Tolerations, Preferred: true, Scheduler: c.Scheduler()}, pinned{})
 		ks.plain[c.Key] = k
 		return k
 	}
 	at := pinned{class: c.Key, values: valuesOf(keys, node)}
 	if preferred {
 		at.least = satisfied(c, node.Label)
+	}
+	if mates {
+		at.mates = matesOf(x, c)
 	}
 	if k, ok := ks.pinned[at]; ok {
 		return k
@@ -151,7 +183,7 @@ func (ks *kinds) of(p *Pod, node *capacity.Node) int32 {
 			terms = pinned
 		}
 	}
-	k := ks.add(p, catalog.Asks{Terms: terms, Tolerations: c.Tolerations, Preferred: true, Scheduler: c.Scheduler()}, at.least)
+	k := ks.add(p, catalog.Asks{Terms: terms, Tolerations: c.Tolerations, Preferred: true, Scheduler: c.Scheduler()}, at)
 	ks.pinned[at] = k
 	return k
 }
@@ -188,8 +220,8 @@ func satisfied(c *capacity.Class, label func(string) (string, bool)) int32 {
 }
 
 // add returns the kind of a pod that asks for this, and makes it if there is none.
-func (ks *kinds) add(p *Pod, asks catalog.Asks, least int32) int32 {
-	c := p.Class
+func (ks *kinds) add(p *Pod, asks catalog.Asks, at pinned) int32 {
+	c, least := p.Class, at.least
 	id := asks.ID()
 	need := ks.dims.Need(c)
 	if c.ByOthers {
@@ -198,12 +230,16 @@ func (ks *kinds) add(p *Pod, asks catalog.Asks, least int32) int32 {
 		}
 	}
 	most, fixed := hostLimit(c)
+	if at.mates > 0 {
+		most = min(most, at.mates)
+	}
 	var key []byte
 	if most < math.MaxInt || fixed || len(c.HostPorts) > 0 || len(c.AntiAffinity) > 0 || least > 0 || c.ByOthers {
 		key = append(key, c.Key...) // such a class is a kind of its own
 	}
 	key = append(key, 0)
 	key = binary.AppendVarint(key, int64(least))
+	key = binary.AppendVarint(key, int64(at.mates))
 	for _, n := range need {
 		key = binary.AppendVarint(key, n)
 	}
@@ -211,15 +247,15 @@ func (ks *kinds) add(p *Pod, asks catalog.Asks, least int32) int32 {
 	if k, ok := ks.byKey[string(key)]; ok {
 		return k
 	}
-	at, ok := ks.askIDs[id]
+	asked, ok := ks.askIDs[id]
 	if !ok {
-		at = len(ks.asks)
-		ks.askIDs[id] = at
+		asked = len(ks.asks)
+		ks.askIDs[id] = asked
 		ks.asks = append(ks.asks, asks)
 	}
 	k := int32(len(ks.all))
 	ks.byKey[string(key)] = k
-	ks.all = append(ks.all, kind{asks: at, need: need, least: least, class: c, sample: p.Ref, most: most, fixed: fixed})
+	ks.all = append(ks.all, kind{asks: asked, need: need, least: least, class: c, sample: p.Ref, most: most, fixed: fixed, mates: at.mates > 0})
 	return k
 }
 
@@ -239,6 +275,19 @@ func hostLimit(c *capacity.Class) (most int, fixed bool) {
 
 // separate finds the kinds that must not share a node with another kind.
 func (ks *kinds) separate() {
+	ofClass := map[capacity.ClassKey][]int32{}
+	for i := range ks.all {
+		if ks.all[i].mates {
+			ofClass[ks.all[i].class.Key] = append(ofClass[ks.all[i].class.Key], int32(i))
+		}
+	}
+	for i := range ks.all {
+		for _, j := range ofClass[ks.all[i].class.Key] {
+			if ks.all[i].mates && j != int32(i) {
+				ks.all[i].apart = append(ks.all[i].apart, j)
+			}
+		}
+	}
 	for i := range ks.all {
 		a := &ks.all[i]
 		if !a.class.Repels() && len(a.class.HostPorts) == 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -319,6 +320,97 @@ func TestEmptyNodesAreRemovedAtOnce(t *testing.T) {
 	w.candidates[1].Pods[0].Cost = 0
 	if out := w.propose(); len(out.Moves) != 2 || out.Moves[0].Nodes[0] != "node-1" || out.Moves[0].Reason != Empty {
 		t.Errorf("moves: %+v", out.Moves)
+	}
+}
+
+// What pods prefer about other pods is compared with what they have now: a move makes it no worse, unless preferences don't count.
+func TestPreferencesAboutOtherPods(t *testing.T) {
+	pool := onDemand()
+	term := func(key string) corev1.PodAffinityTerm {
+		return corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}
+	}
+	spread := func(key string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.ScheduleAnyway,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}}
+		}
+	}
+	anti := func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+			{Weight: 10, PodAffinityTerm: term(capacity.LabelHostname)}}}}
+	}
+	near := func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+			{Weight: 10, PodAffinityTerm: term(capacity.LabelZone)}}}}
+	}
+	for name, tc := range map[string]struct {
+		change      func(*corev1.Pod)
+		pods, there int // on the node to be emptied, and on the other one
+		zone        string
+		moves       int
+	}{
+		"another zone, spread":           {spread(capacity.LabelZone), 1, 0, "b", 0},
+		"the same zone, spread":          {spread(capacity.LabelZone), 1, 1, "a", 1},
+		"another zone, affinity":         {near, 1, 0, "b", 0},
+		"a node with another, spread":    {spread(capacity.LabelHostname), 1, 1, "a", 0},
+		"a node with another, apart":     {anti, 1, 1, "a", 0},
+		"a node with none":               {anti, 1, 0, "a", 1},
+		"two that are together now":      {anti, 2, 0, "a", 1},
+		"two that would be with a third": {anti, 2, 1, "a", 0},
+	} {
+		for _, ignore := range []bool{false, true} {
+			w := newWorld(t, pool).free()
+			w.options.Prices.IgnorePreferences = ignore
+			class := classOf(t, testPod("x", 500, 1024, tc.change))
+			w.add(pool, "c.2", class, tc.pods)
+			w.node(pool, "c.16", tc.zone)
+			w.put(classOf(t, testPod("y", 500, 512)), 1)
+			w.put(class, tc.there)
+			w.candidates[1].Blocked = &Kept{Kind: Protected}
+			want := tc.moves
+			if ignore {
+				want = 1
+			}
+			if out := w.propose(); len(out.Moves) != want {
+				t.Errorf("%s, ignored %v: moves %+v, want %d; kept %+v", name, ignore, out.Moves, want, out.Kept)
+			}
+		}
+	}
+}
+
+// A node that ends soon gets no pods of moves, and may be emptied itself.
+func TestEndingNodesGetNoPods(t *testing.T) {
+	pool := onDemand()
+	class := classOf(t, testPod("x", 500, 1024))
+	for _, ending := range []bool{false, true} {
+		w := newWorld(t, pool).free()
+		w.add(pool, "c.2", class, 1)
+		w.add(pool, "c.16", class, 5)
+		w.candidates[1].Blocked, w.candidates[1].Ending = &Kept{Kind: Protected}, ending
+		if out := w.propose(); (len(out.Moves) == 0) != ending {
+			t.Errorf("ending: %v; moves: %+v", ending, out.Moves)
+		}
+		w.candidates[1].Blocked, w.candidates[0].Blocked = nil, &Kept{Kind: Protected}
+		w.candidates[1].Price = 5
+		if out := w.propose(); len(out.Moves) != 1 || out.Moves[0].Nodes[0] != "node-1" {
+			t.Errorf("ending: %v; moves: %+v", ending, out.Moves)
+		}
+	}
+}
+
+// A node with pods of another scheduler isn't replaced, although only pods of ours would need the new node.
+func TestNodesWithPodsOfOtherSchedulersAreNotReplaced(t *testing.T) {
+	pool := onDemand()
+	others := *classOf(t, testPod("x", 500, 512))
+	others.ByOthers = true
+	w := newWorld(t, pool).free()
+	w.add(pool, "r.16", &others, 1)
+	w.put(classOf(t, testPod("big", 3500, 1024)), 1)
+	w.add(pool, "c.4", classOf(t, testPod("y", 2000, 512)), 1) // has capacity for twice the other scheduler's pod, and none for the big one
+	w.candidates[1].Blocked = &Kept{Kind: Protected}
+	out := w.propose()
+	if len(out.Moves) != 0 || w.kept(out, 0).Kind != Unmovable {
+		t.Errorf("moves: %+v, kept: %+v", out.Moves, out.Kept)
 	}
 }
 

@@ -126,6 +126,13 @@ func (p *plan) gather(from []int32) {
 // at the lower bound of their price, it returns that.
 func (p *plan) buy(t *trial, limit, least float64) (float64, Kept) {
 	m := p.c.market
+	if !math.IsInf(limit, 1) {
+		for _, s := range p.order { // where its pods go isn't known, so they might go to the new node
+			if k := &m.kinds.all[s.kind]; k.class.ByOthers {
+				return 0, Kept{Kind: Unmovable, Pod: k.sample, Message: "another scheduler places it, so the node isn't replaced"}
+			}
+		}
+	}
 	for _, s := range p.leftover {
 		if k := &m.kinds.all[s.kind]; k.fixed || !k.may.Any() {
 			return 0, Kept{Kind: Full, Pod: k.sample, Resource: p.c.shortage(s.kind)}
