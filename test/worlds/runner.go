@@ -109,9 +109,14 @@ type run struct {
 //  1. begin to record, and create the objects that exist before the scheduler,
 //  2. start EC2 with its kubelets, the agents and the scheduler,
 //  3. create burst after burst,
-//  4. wait until every pod is placed, and stop the scheduler.
+//  4. wait until every pod is placed,
+//  5. in some worlds make the workloads smaller, and have used nodes emptied, and stop the scheduler.
 func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.options.Patience+2*time.Minute)
+	most := r.options.Patience + 2*time.Minute
+	if r.w.Cut != nil {
+		most += consolidationPatience + r.options.Patience
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	seen, err := record.Start(ctx, r.api, &corev1.PodList{}, &corev1.NodeList{}, &karpv1.NodeClaimList{}, &corev1.PersistentVolumeClaimList{},
 		&corev1.PersistentVolumeList{}, &storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &appsv1.DaemonSetList{}, &karpv1.NodePoolList{})
@@ -153,9 +158,15 @@ func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &check.Evidence{
+	out := &check.Evidence{
 		Events: events, Instances: sim.Instances(), Zones: sim.Zones(), Region: sim.Region(), Limits: limits(r.w), Misfits: r.w.Misfits, Gangs: r.w.Gangs, Unsettled: unsettled,
-	}, nil
+	}
+	if r.w.Cut != nil && unsettled == "" {
+		if out.Consolidation, err = r.consolidate(ctx, sim, seen, events); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 func limits(w *draw.World) map[string]bool {

@@ -45,7 +45,10 @@ func (r *run) settle(ctx context.Context) (missing string) {
 }
 
 // placed reports whether every application has its pods, and all of them run, including DaemonSet pods.
-func (r *run) placed(pods []*corev1.Pod) (bool, string, error) {
+func (r *run) placed(pods []*corev1.Pod) (bool, string, error) { return r.sized(pods, r.w.Pods()) }
+
+// sized is placed for these numbers of pods.
+func (r *run) sized(pods []*corev1.Pod, want map[string]int) (bool, string, error) {
 	have, running := map[string]int{}, map[string]int{}
 	for _, p := range pods {
 		if o := metav1.GetControllerOf(p); o != nil && o.Kind == "DaemonSet" && p.DeletionTimestamp == nil && !cluster.Running(p) {
@@ -58,7 +61,7 @@ func (r *run) placed(pods []*corev1.Pod) (bool, string, error) {
 			}
 		}
 	}
-	for app, n := range r.w.Pods() {
+	for app, n := range want {
 		if have[app] != n || !r.w.Misfits[app] && running[app] != n {
 			return false, fmt.Sprintf("%d pods of %s (%d are there, %d run)", n, app, have[app], running[app]), nil
 		}

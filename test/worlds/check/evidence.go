@@ -26,6 +26,8 @@ type Evidence struct {
 	Gangs map[string]int
 	// Unsettled is what was still missing when the world's time was over.
 	Unsettled string
+	// Consolidation is what happened after that; nil: nothing.
+	Consolidation *Consolidation
 }
 
 // Report is the result. Its lists hold the faults, one line each.
@@ -41,6 +43,9 @@ type Report struct {
 	// Refused counts pods that were not bound and that nothing could host.
 	Refused int
 
+	// Ended counts nodes that ended to save money, Evicted the pods that were evicted from them.
+	Ended, Evicted int
+
 	// Off lists planned pods that are not on a slot. The other lists are explained in the package comment.
 	Off      []string
 	Empty    []string
@@ -48,6 +53,8 @@ type Report struct {
 	Beyond   []string
 	Wrong    []string
 	Stranded []string
+	// Disrupted lists what was wrong when nodes ended.
+	Disrupted []string
 	// Odd lists other faults.
 	Odd []string
 	// Unsettled is as in Evidence; Stranded lists the pods that matter in it.
@@ -70,6 +77,11 @@ func Judge(ctx context.Context, e *Evidence) (*Report, error) {
 	if err := h.judgeUnbound(ctx, r, e); err != nil {
 		return nil, err
 	}
+	if e.Consolidation != nil {
+		if err := JudgeConsolidation(ctx, e.Consolidation, r); err != nil {
+			return nil, err
+		}
+	}
 	return r, nil
 }
 
@@ -89,7 +101,7 @@ func (r *Report) Problems() []string {
 		what  string
 		lines []string
 	}{
-		{"empty node", r.Empty}, {"idle node", r.Idle}, {"node beyond the plan", r.Beyond}, {"wrong bind", r.Wrong}, {"stranded pod", r.Stranded}, {"odd", r.Odd},
+		{"empty node", r.Empty}, {"idle node", r.Idle}, {"node beyond the plan", r.Beyond}, {"wrong bind", r.Wrong}, {"stranded pod", r.Stranded}, {"disruption", r.Disrupted}, {"odd", r.Odd},
 	} {
 		for _, line := range p.lines {
 			out = append(out, p.what+": "+line)
@@ -105,14 +117,14 @@ func (r *Report) Add(o *Report) {
 		n  int
 	}{
 		{&r.Pods, o.Pods}, {&r.Planned, o.Planned}, {&r.AsPlanned, o.AsPlanned}, {&r.Joined, o.Joined}, {&r.Replanned, o.Replanned}, {&r.Displaced, o.Displaced}, {&r.Daemons, o.Daemons},
-		{&r.Claims, o.Claims}, {&r.Nodes, o.Nodes}, {&r.GivenBack, o.GivenBack}, {&r.Binds, o.Binds}, {&r.Late, o.Late}, {&r.Refused, o.Refused},
+		{&r.Claims, o.Claims}, {&r.Nodes, o.Nodes}, {&r.GivenBack, o.GivenBack}, {&r.Binds, o.Binds}, {&r.Late, o.Late}, {&r.Refused, o.Refused}, {&r.Ended, o.Ended}, {&r.Evicted, o.Evicted},
 	} {
 		*n.to += n.n
 	}
 	for _, l := range []struct {
 		to    *[]string
 		lines []string
-	}{{&r.Off, o.Off}, {&r.Empty, o.Empty}, {&r.Idle, o.Idle}, {&r.Beyond, o.Beyond}, {&r.Wrong, o.Wrong}, {&r.Stranded, o.Stranded}, {&r.Odd, o.Odd}} {
+	}{{&r.Off, o.Off}, {&r.Empty, o.Empty}, {&r.Idle, o.Idle}, {&r.Beyond, o.Beyond}, {&r.Wrong, o.Wrong}, {&r.Stranded, o.Stranded}, {&r.Disrupted, o.Disrupted}, {&r.Odd, o.Odd}} {
 		*l.to = append(slices.Clip(*l.to), l.lines...)
 	}
 }
@@ -120,12 +132,12 @@ func (r *Report) Add(o *Report) {
 // String returns the report in one line.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d pods on %d nodes (%d given back): %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d found room; %d daemons, %d refused, %d binds checked (%d late)",
-		r.Pods, r.Nodes, r.GivenBack, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Displaced, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late)
+	fmt.Fprintf(&b, "%d pods on %d nodes (%d given back): %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d found room; %d daemons, %d refused, %d binds checked (%d late); %d nodes emptied, %d pods evicted",
+		r.Pods, r.Nodes, r.GivenBack, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Displaced, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late, r.Ended, r.Evicted)
 	for _, l := range []struct {
 		what  string
 		lines []string
-	}{{"off", r.Off}, {"empty", r.Empty}, {"idle", r.Idle}, {"beyond plan", r.Beyond}, {"wrong", r.Wrong}, {"stranded", r.Stranded}, {"odd", r.Odd}} {
+	}{{"off", r.Off}, {"empty", r.Empty}, {"idle", r.Idle}, {"beyond plan", r.Beyond}, {"wrong", r.Wrong}, {"stranded", r.Stranded}, {"disrupted", r.Disrupted}, {"odd", r.Odd}} {
 		if len(l.lines) > 0 {
 			fmt.Fprintf(&b, ", %d %s", len(l.lines), strings.ToUpper(l.what))
 		}

@@ -42,6 +42,8 @@ type World struct {
 	Misfits map[string]bool
 	// Gangs are the groups of pods that start together, by name, with the number of pods that must do so.
 	Gangs map[string]int
+	// Cut is how it becomes smaller in the end; nil: it doesn't.
+	Cut *Cut
 
 	story []string
 }
@@ -89,6 +91,7 @@ func New(seed uint64, size Size) *World {
 	g.pools()
 	g.extras()
 	g.bursts()
+	g.cut()
 	return g.w
 }
 
