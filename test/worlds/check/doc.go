@@ -13,5 +13,6 @@
 //     start together failed.
 //   - A node is beyond the plan if it is not the only instance of a NodeClaim with slots.
 //   - A bind is wrong if fresh filters refuse it at its time.
+//   - A disruption is wrong if JudgeConsolidation says so.
 //   - A pod is stranded if it was never bound though a node, or a node that can be launched, could host it.
 package check
