@@ -64,11 +64,15 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 	out.Blocked = u.blocked(m, bound, known, now)
 	out.Pods = make([]consolidation.Pod, 0, len(known))
 	for _, k := range known {
-		if !reschedulable(k.Pod, now) {
-			continue
+		var class *capacity.Class
+		if reschedulable(k.Pod, now) {
+			class, _ = u.rules.class(k, now)
 		}
-		if class, _ := u.rules.class(k, now); class != nil {
+		switch {
+		case class != nil:
 			out.Pods = append(out.Pods, consolidation.Pod{Ref: refOf(k.Pod), Class: class, Owner: objects.Controller(k.Pod), Cost: pods.Cost(k.Pod), Restart: u.rules.restart(k)})
+		case !objects.Ended(k.Pod) && !pods.Terminating(k.Pod) && !pods.Daemon(k.Pod) && !pods.Mirror(k.Pod):
+			out.OtherPods += max(0, pods.Cost(k.Pod))
 		}
 	}
 	out.Drain = u.rules.drain(known, now)

@@ -414,3 +414,23 @@ func BenchmarkCandidates(b *testing.B) {
 		b.Fatal("not all nodes are candidates")
 	}
 }
+
+// Pods that need another node and for which nothing can be planned belong to the disruption of the pool, as Karpenter's policy Balanced has it:
+// pods without controller, protected ones, those without a class. Pods of DaemonSets, mirror pods and those that end don't.
+func TestOtherPodsOfACandidate(t *testing.T) {
+	w, p := consolidating(t)
+	w.machine("a")
+	w.bind("web", "node-a", controlled, web)
+	w.bind("bare", "node-a")
+	w.bind("protected", "node-a", controlled, annotated(karpv1.DoNotDisruptAnnotationKey, "true"), func(p *corev1.Pod) { p.Spec.Priority = new(int32(1 << 25)) })
+	w.bind("no-class", "node-a", controlled, func(p *corev1.Pod) { p.Labels = map[string]string{"no-class": "a volume is missing"} })
+	w.bind("costless", "node-a", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1 << 26)) })
+	w.bind("daemon", "node-a", owned("apps/v1", "DaemonSet"))
+	w.bind("mirror", "node-a", owned("v1", "Node"))
+	w.bind("ended", "node-a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	w.bind("ending", "node-a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} })
+	w.mustPass()
+	if c := p.asked[0].Candidates[0]; len(c.Pods) != 1 || c.OtherPods != 1+2+1 {
+		t.Errorf("%d pods, a cost of %v for others, want 1 and 4", len(c.Pods), c.OtherPods)
+	}
+}

@@ -24,7 +24,7 @@ func totalsOf(candidates []Candidate) map[string]totals {
 		}
 		t := out[x.Pool]
 		t.cost += x.Price
-		t.disruption += 1 + x.podCost()
+		t.disruption += x.disruption()
 		out[x.Pool] = t
 	}
 	return out
@@ -44,7 +44,7 @@ func (c *cluster) balancedScore(nodes []int32, saves float64, all map[string]tot
 			order = append(order, x.Pool)
 		}
 		t.cost += c.nodes[at].price
-		t.disruption += 1 + x.podCost()
+		t.disruption += x.disruption()
 		pools[x.Pool] = t
 		cost += c.nodes[at].price
 	}

@@ -21,6 +21,9 @@ type Candidate struct {
 	CreatedAt    time.Time
 	// Pods are the reschedulable pods: those that need another node when this one is emptied. DaemonSet pods are not among them.
 	Pods []Pod
+	// OtherPods is the disruption cost of pods that are not among Pods although they need another node: those without controller, and those for
+	// which no capacity can be planned. Only Balanced counts them, as a part of the pool's disruption.
+	OtherPods float64
 	// Blocked says why it can't be emptied now (Kind and details; Node is filled in); nil: it may be. It can still take other nodes' pods.
 	Blocked *Kept
 	// Drain is how long draining it is expected to take, from its pods' disruption budgets and grace periods.
@@ -63,6 +66,9 @@ func (r Reason) Budgeted() bool { return r == Empty || r == Underutilized || r =
 
 // empty reports whether no pod of the node counts, as Karpenter's IsEmpty does.
 func (c *Candidate) empty() bool { return c.podCost() <= 0 }
+
+// disruption returns the node's disruption cost as Karpenter's policy Balanced counts it.
+func (c *Candidate) disruption() float64 { return 1 + c.podCost() + c.OtherPods }
 
 // podCost returns the sum of its pods' disruption costs, without those below zero.
 func (c *Candidate) podCost() float64 {
