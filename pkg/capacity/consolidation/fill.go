@@ -10,7 +10,8 @@ import (
 const compared = 32
 
 // receivers are the nodes that may get pods, in the order in which they are tried: those that stay whatever happens, then by the part of
-// the price that is wasted. Capacity only shrinks while a plan is made, so a node that has none left for a kind leaves the kind's list.
+// the price that is wasted. Capacity only shrinks while a plan is made, so a node that has none left for a kind, or takes none, leaves the
+// kind's list.
 type receivers struct {
 	c     *cluster
 	order []int32
@@ -66,30 +67,24 @@ func (c *cluster) mayEverGo(n *node) bool {
 func (r *receivers) add(at int32) {
 	r.order = append(r.order, at)
 	r.excluded, r.touched = append(r.excluded, -1), append(r.touched, -1)
+	position := int32(len(r.order) - 1)
 	for kind, next := range r.next {
 		if next != nil {
 			r.next[kind] = append(next, 0)
-			r.link(int32(kind), int32(len(r.order)-1))
+			r.next[kind][r.last[kind]] = position
+			r.last[kind] = position
 		}
 	}
 }
 
-// link appends a position to the list of a kind if the node may take such pods.
-func (r *receivers) link(kind, position int32) {
-	at := r.order[position]
-	if !r.c.admits(kind, at) || r.touched[at] != r.stamp && !fits(r.c.nodes[at].free, r.c.kinds.all[kind].need) {
-		return
-	}
-	r.next[kind][r.last[kind]] = position
-	r.last[kind] = position
-}
-
+// list returns a kind's links: all positions, until fill finds which nodes take no pods of the kind.
 func (r *receivers) list(kind int32) []int32 {
 	if r.next[kind] == nil {
-		r.next[kind] = make([]int32, len(r.order))
-		for position := int32(1); position < int32(len(r.order)); position++ {
-			r.link(kind, position)
+		next := make([]int32, len(r.order))
+		for i := range next[:len(next)-1] {
+			next[i] = int32(i) + 1
 		}
+		r.next[kind], r.last[kind] = next, int32(len(next)-1)
 	}
 	return r.next[kind]
 }
@@ -123,8 +118,8 @@ func (r *receivers) fill(s share, log []place, join func(at int32) bool) ([]plac
 			}
 			at := r.order[position]
 			n := &r.c.nodes[at]
-			if n.gone || !fits(n.free, kind.need) {
-				if !n.gone && r.touched[at] == r.stamp { // this trial alone has filled it
+			if !fits(n.free, kind.need) || !r.c.admits(s.kind, at) {
+				if !n.gone && r.touched[at] == r.stamp { // this trial alone may have filled it
 					before = position
 					continue
 				}

@@ -61,12 +61,19 @@ func (p *plan) singles(nodes []int32) {
 			continue
 		}
 		if x.t == nil || x.step != p.steps {
-			x.t, x.step = p.try([]int32{x.at}, false), p.steps
+			enough := least
+			if queue.Len() > 0 {
+				enough = max(least, queue[0].score*(1-1e-12))
+			}
+			x.t, x.step = p.try([]int32{x.at}, enough, false), p.steps
 			if x.t.kept.Kind != "" {
 				p.kept[x.at] = x.t.kept
 				continue
 			}
 			x.score = x.t.score()
+			if x.t.rough {
+				x.t = nil
+			}
 		}
 		if x.score < least || queue.Len() > 0 && x.score < queue[0].score*(1-1e-12) {
 			heap.Push(&queue, x)

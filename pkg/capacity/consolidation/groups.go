@@ -41,7 +41,7 @@ func (p *plan) groups(nodes []int32) {
 				continue
 			}
 			effort -= max(1, size/4)
-			if t := p.try(set, false); t.kept.Kind == "" && t.saves > worthwhile*(t.saves+t.cost()) {
+			if t := p.try(set, 0, false); t.kept.Kind == "" && t.saves > worthwhile*(t.saves+t.cost()) {
 				p.commit(t)
 				for _, at := range set {
 					if int(at) < p.c.existing {

@@ -211,12 +211,12 @@ func (s *pass) emptyForced() {
 		set = append(set, at)
 	}
 	for part := range slices.Chunk(set, atOnce) {
-		if t := s.plan.try(part, true); t.kept.Kind == "" {
+		if t := s.plan.try(part, 0, true); t.kept.Kind == "" {
 			s.plan.commit(t)
 			continue
 		}
 		for _, at := range part { // one of them is in the others' way
-			if t := s.plan.try([]int32{at}, true); t.kept.Kind == "" {
+			if t := s.plan.try([]int32{at}, 0, true); t.kept.Kind == "" {
 				s.plan.commit(t)
 			} else {
 				s.plan.kept[at] = t.kept

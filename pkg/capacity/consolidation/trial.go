@@ -15,6 +15,9 @@ type trial struct {
 	saves, disruption float64
 	// kept is why the nodes can't be emptied; empty kind: they can.
 	kept Kept
+	// rough: new nodes were not sought, because even at the lower bound of their price the score would be too low. saves is what would be
+	// saved at that price.
+	rough bool
 }
 
 // score is what a trial saves per disruption.
@@ -60,9 +63,9 @@ type plan struct {
 // lowest is the smallest part of a node's price that a move must save, so that rounding saves nothing.
 const lowest = 1e-6
 
-// try finds out what emptying the nodes would mean, and leaves everything as it was. ceiling is what keeping them costs; +Inf: they have
-// to go.
-func (p *plan) try(from []int32, forced bool) *trial {
+// try finds out what emptying the nodes would mean, and leaves everything as it was. forced: they have to go, at any price. A trial whose
+// score is below least may be rough.
+func (p *plan) try(from []int32, least float64, forced bool) *trial {
 	t := &trial{from: from}
 	ceiling := 0.0
 	for _, at := range from {
@@ -87,7 +90,8 @@ func (p *plan) try(from []int32, forced bool) *trial {
 	}
 	cost := 0.0
 	if len(p.leftover) > 0 {
-		cost, t.kept = p.buy(t, limit)
+		t.saves = ceiling
+		cost, t.kept = p.buy(t, limit, least)
 	}
 	p.r.undo(placed)
 	p.placed = placed
@@ -124,8 +128,9 @@ func (p *plan) gather(from []int32) {
 	})
 }
 
-// buy finds new nodes for the pods left over that cost less than limit, and returns what they cost.
-func (p *plan) buy(t *trial, limit float64) (float64, Kept) {
+// buy finds new nodes for the pods left over that cost less than limit, and returns what they cost. If the score would be below least even
+// at the lower bound of their price, it returns that.
+func (p *plan) buy(t *trial, limit, least float64) (float64, Kept) {
 	m := p.c.market
 	for _, s := range p.leftover {
 		if k := &m.kinds.all[s.kind]; k.fixed || !k.may.Any() {
@@ -135,8 +140,13 @@ func (p *plan) buy(t *trial, limit float64) (float64, Kept) {
 	if !math.IsInf(limit, 1) && p.c.together(p.roots, -1) > p.most {
 		return 0, Kept{Kind: Dearer, Cheapest: limit}
 	}
-	if low := m.floorOf(p.leftover); low >= limit {
+	low := m.floorOf(p.leftover)
+	switch {
+	case low >= limit:
 		return 0, Kept{Kind: Dearer, Cheapest: low}
+	case (t.saves-low)/t.disruption < least:
+		t.rough = true
+		return low, Kept{}
 	}
 	slices.SortFunc(p.leftover, func(a, b share) int {
 		return cmp.Or(cmp.Compare(m.kinds.all[a.kind].rank, m.kinds.all[b.kind].rank), cmp.Compare(a.kind, b.kind))
