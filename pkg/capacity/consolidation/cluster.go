@@ -106,11 +106,11 @@ func (c *cluster) candidate(x *Candidate, n *capacity.Node) node {
 	for j := range x.Pods {
 		p := &x.Pods[j]
 		k := c.kinds.of(p, n)
-		at, found := slices.BinarySearchFunc(out.own, k, func(s share, kind int32) int { return cmp.Compare(s.kind, kind) })
+		i, found := slices.BinarySearchFunc(out.own, k, func(s share, kind int32) int { return cmp.Compare(s.kind, kind) })
 		if !found {
-			out.own = slices.Insert(out.own, at, share{kind: k})
+			out.own = slices.Insert(out.own, i, share{k, 0})
 		}
-		out.own[at].n++
+		out.own[i].n++
 		c.kinds.all[k].count++
 		c.kinds.all[k].weight += max(0, p.Cost)
 	}
