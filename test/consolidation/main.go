@@ -1,7 +1,7 @@
 // Command consolidation compares the product's consolidation with Karpenter's, emulated, in clusters without an API server.
 //
 //	go run ./test/consolidation repack   # clusters that have lost 30 to 60 % of their pods
-//	go run ./test/consolidation day      # simulated days
+//	go run ./test/consolidation day      # simulated days; -others: also with pods that another scheduler places
 //	go run ./test/consolidation scores   # simulated days in which kube-scheduler places pods, by different scores
 //
 // It prints tables in Markdown, and ratios in the last lines (docs/performance.md has figures).
@@ -33,6 +33,7 @@ func run(args []string, out io.Writer) error {
 	seed := flags.Uint64("seed", 1, "day: the first of five seeds; repack: which pods are lost; scores: the seed")
 	large := flags.Bool("large", false, "scores: two hours with 5,000 nodes, not a day with 300")
 	empty := flags.Bool("empty", false, "scores: nothing is consolidated but empty nodes")
+	others := flags.Bool("others", false, "day: also with pods that kube-scheduler places by its default scores, and that we therefore don't move")
 	if err := flags.Parse(args[min(1, len(args)):]); err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func run(args []string, out io.Writer) error {
 	case len(args) > 0 && args[0] == "repack":
 		return repack(out, *small, *seed)
 	case len(args) > 0 && args[0] == "day":
-		return days(out, *small, *only, *seed)
+		return days(out, &dayOptions{small: *small, others: *others, only: *only, first: *seed})
 	case len(args) > 0 && args[0] == "scores":
 		return scores(out, *large, *empty, *only, *seed)
 	}

@@ -2,7 +2,6 @@ package consolidation
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -104,16 +103,16 @@ func (c *cluster) candidate(x *Candidate, n *capacity.Node) node {
 	if !known(x.Price) {
 		out.price = 0
 	}
-	counts := map[int32]int32{}
 	for j := range x.Pods {
 		p := &x.Pods[j]
 		k := c.kinds.of(p, n, x)
-		counts[k]++
+		i, found := slices.BinarySearchFunc(out.own, k, func(s share, kind int32) int { return cmp.Compare(s.kind, kind) })
+		if !found {
+			out.own = slices.Insert(out.own, i, share{k, 0})
+		}
+		out.own[i].n++
 		c.kinds.all[k].count++
 		c.kinds.all[k].weight += max(0, p.Cost)
-	}
-	for _, k := range slices.Sorted(maps.Keys(counts)) {
-		out.own = append(out.own, share{k, counts[k]})
 	}
 	out.pods = slices.Clone(out.own)
 	return out
@@ -128,11 +127,18 @@ func (c *cluster) measure() {
 	c.memory = slices.Index(c.kinds.dims.Resources, corev1.ResourceMemory)
 	c.mean = map[string]float64{}
 	pods := map[string]int{}
+	length := c.kinds.dims.Len()
+	numbers := make([]int64, 0, 2*length*len(c.nodes)) // side by side, since trials read both of one node after another
+	vector := func(v []int64) []int64 {
+		at := len(numbers)
+		numbers = append(numbers, v...)
+		return numbers[at:len(numbers):len(numbers)]
+	}
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		n.parent, n.joined, n.offer = int32(i), 1, -1
-		n.free = c.kinds.dims.Room(n.view.Free, n.view.VolumesFree)
-		n.size = c.kinds.dims.Room(n.view.Allocatable, nil)
+		n.free = vector(c.kinds.dims.Room(n.view.Free, n.view.VolumesFree))
+		n.size = vector(c.kinds.dims.Room(n.view.Allocatable, nil))
 		if n.c != nil && known(n.c.Price) {
 			c.mean[n.c.Pool] += n.price
 			pods[n.c.Pool] += len(n.c.Pods)

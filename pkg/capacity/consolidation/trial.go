@@ -54,8 +54,9 @@ type plan struct {
 	most int32
 	// separate: new nodes are not shared with those of earlier moves.
 	separate bool
-	// leftover and order are reused.
+	// leftover, order and placed are reused.
 	leftover, order []share
+	placed          []place
 	roots           []int32
 }
 
@@ -79,10 +80,11 @@ func (p *plan) try(from []int32, least float64, forced bool) *trial {
 	p.r.begin(from)
 	p.leftover = p.leftover[:0]
 	p.roots = p.c.roots(p.roots[:0], from)
+	placed := p.placed[:0]
 	join := func(at int32) bool { return !p.separate && p.c.together(p.roots, at) <= p.most }
 	for _, s := range p.order {
 		var left int32
-		if t.placed, left = p.r.fill(s, t.placed, join); left > 0 {
+		if placed, left = p.r.fill(s, placed, join); left > 0 {
 			p.leftover = append(p.leftover, share{s.kind, left})
 		}
 	}
@@ -91,9 +93,13 @@ func (p *plan) try(from []int32, least float64, forced bool) *trial {
 		t.saves = ceiling
 		cost, t.kept = p.buy(t, limit, least)
 	}
-	p.r.undo(t.placed)
+	p.r.undo(placed)
+	p.placed = placed
 	if t.saves = ceiling - cost; t.kept.Kind == "" && !forced && cost >= limit {
 		t.kept = Kept{Kind: Dearer, Cheapest: cost}
+	}
+	if t.kept.Kind == "" {
+		t.placed = slices.Clone(placed)
 	}
 	return t
 }

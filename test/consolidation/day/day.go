@@ -22,8 +22,8 @@ const (
 type Consolidator interface {
 	// Pass consolidates, at each minute.
 	Pass(d *Day) error
-	// Score ranks nodes for arriving pods: they go to the node with the highest score that they fit.
-	Score(d *Day, n *cluster.Node) float64
+	// Score ranks nodes for arriving pods of a class: they go to the node with the highest score that they fit.
+	Score(d *Day, n *cluster.Node, class int) float64
 	// Repriced is told that prices have changed.
 	Repriced()
 }
@@ -217,15 +217,20 @@ func (d *Day) place() (left []int, err error) {
 	}
 	w := d.Cluster.World
 	var open []*cluster.Node
-	var scores []float64
 	for _, n := range d.Cluster.Nodes {
 		if !d.Draining(n) {
-			open, scores = append(open, n), append(scores, d.side.Score(d, n))
+			open = append(open, n)
 		}
 	}
+	scores := make([]float64, len(open))
 	left = make([]int, len(w.Classes))
 	for _, p := range d.pending {
 		need := w.Classes[p.Class].Need
+		for i, n := range open {
+			if n.Free.Holds(need) {
+				scores[i] = d.side.Score(d, n, p.Class)
+			}
+		}
 		for range p.Count {
 			best := -1
 			for i, n := range open {
@@ -238,7 +243,7 @@ func (d *Day) place() (left []int, err error) {
 				continue
 			}
 			d.put(open[best], p.Class)
-			scores[best] = d.side.Score(d, open[best])
+			scores[best] = d.side.Score(d, open[best], p.Class)
 		}
 	}
 	return left, nil

@@ -1,8 +1,11 @@
 package day
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
@@ -70,12 +73,20 @@ func (k *Karpenter) Pass(d *Day) error {
 }
 
 // Score is LeastAllocated, kube-scheduler's default.
-func (*Karpenter) Score(d *Day, n *cluster.Node) float64 { return free(d, n) }
+func (*Karpenter) Score(d *Day, n *cluster.Node, _ int) float64 { return free(d, n) }
 
 // free returns the mean part of a node's CPU and memory that is free.
 func free(d *Day, n *cluster.Node) float64 {
 	room := d.Cluster.World.Types[n.Type].Room
 	return (float64(n.Free[0])/float64(room[0]) + float64(n.Free[1])/float64(room[1])) / 2
+}
+
+// used returns the parts of a node's CPU and memory that are requested, daemons included, once a pod with this need is there, too.
+func used(d *Day, n *cluster.Node, need cluster.Vector) (cpu, memory float64) {
+	size := d.Cluster.World.Types[n.Type].Capacity.Allocatable
+	cpu = 1 - float64(n.Free[0]-need[0])/float64(size[corev1.ResourceCPU])
+	memory = 1 - float64(n.Free[1]-need[1])/float64(size[corev1.ResourceMemory]>>20)
+	return cpu, memory
 }
 
 // Repriced does nothing: the emulation reads prices from the world.
@@ -126,8 +137,38 @@ func (p *Product) Pass(d *Day) error {
 	return err
 }
 
-// Score is MostAllocated, as in the shipped configuration.
-func (*Product) Score(d *Day, n *cluster.Node) float64 { return -free(d, n) }
+// Score is that of the shipped configuration: MostAllocated, and kube-scheduler's NodeResourcesBalancedAllocation. Scores
+// for spread are left out on all sides: pods of these Deployments say nothing of it.
+func (*Product) Score(d *Day, n *cluster.Node, class int) float64 {
+	cpu, memory := used(d, n, d.Cluster.World.Classes[class].Need)
+	return 100*(cpu+memory)/2 + balanced(d, n, class)
+}
+
+// balanced is higher the more a pod of a class improves the balance of a node's CPU and memory, from 50 to 100.
+func balanced(d *Day, n *cluster.Node, class int) float64 {
+	cpu, memory := used(d, n, d.Cluster.World.Classes[class].Need)
+	cpuBefore, memoryBefore := used(d, n, cluster.Vector{})
+	return 75 + 25*(math.Abs(cpuBefore-memoryBefore)-math.Abs(cpu-memory))
+}
 
 // Repriced passes the new prices on.
 func (p *Product) Repriced() { p.c.SetPrices() }
+
+// Others is a cluster in which another scheduler places the pods, by kube-scheduler's default scores. Capacity can't be reserved for them, so
+// the product keeps their nodes until they are empty.
+type Others struct{}
+
+// NewOthers returns that side.
+func NewOthers(*Day) Consolidator { return Others{} }
+
+// Pass does nothing: nodes are only removed when they are empty, as on all sides.
+func (Others) Pass(*Day) error { return nil }
+
+// Score is LeastAllocated and NodeResourcesBalancedAllocation.
+func (Others) Score(d *Day, n *cluster.Node, class int) float64 {
+	cpu, memory := used(d, n, d.Cluster.World.Classes[class].Need)
+	return 100*(2-cpu-memory)/2 + balanced(d, n, class)
+}
+
+// Repriced does nothing: no decision depends on prices.
+func (Others) Repriced() {}
