@@ -41,7 +41,7 @@ type packed struct {
 	whole bool // nothing is left over
 }
 
-// maxPacks limits how many packings are kept.
+// maxPacks limits how many packings, and ids, are kept.
 const maxPacks = 200_000
 
 func newMarket(view *capacity.View, ks *kinds, mentions catalog.Mentions, o *Options, mem *memory) *market {
@@ -50,7 +50,7 @@ func newMarket(view *capacity.View, ks *kinds, mentions catalog.Mentions, o *Opt
 	m.left = m.catalog.Left()
 	m.match(o)
 	m.list()
-	m.value()
+	m.value(m.order())
 	return m
 }
 
@@ -107,7 +107,7 @@ func (m *market) firstTier(all packing.Bits) packing.Bits {
 	return all
 }
 
-// list finds the offers worth buying, and what each kind may use of them.
+// list finds the offers worth buying.
 func (m *market) list() {
 	c := m.catalog
 	items := make([]catalog.Item, len(m.kinds.all))
@@ -133,14 +133,14 @@ func (m *market) list() {
 		}
 		sign = append(sign, c.Candidates[b].Offer.CapacityType...)
 	}
-	if m.memory.offers != string(sign) || m.memory.packs == nil || len(m.memory.packs) > maxPacks {
+	if m.memory.offers != string(sign) || m.memory.packs == nil || len(m.memory.packs) > maxPacks || len(m.memory.ids) > maxPacks {
 		m.memory.offers, m.memory.ids, m.memory.packs = string(sign), map[string]int32{}, map[string]*packed{}
 	}
-	m.identify()
 }
 
-// identify gives kinds their ids, and an order that doesn't depend on earlier passes.
-func (m *market) identify() {
+// order finds which offers kinds may use, and gives kinds an order that doesn't depend on earlier passes. It returns what they need and may
+// use, as keys.
+func (m *market) order() []string {
 	keys := make([]string, len(m.kinds.all))
 	var key []byte
 	for i := range m.kinds.all {
@@ -156,12 +156,6 @@ func (m *market) identify() {
 			key = binary.AppendVarint(key, n)
 		}
 		keys[i] = string(key)
-		id, ok := m.memory.ids[keys[i]]
-		if !ok {
-			id = int32(len(m.memory.ids))
-			m.memory.ids[keys[i]] = id
-		}
-		k.id = id
 	}
 	order := make([]int, len(keys))
 	for i := range order {
@@ -171,10 +165,12 @@ func (m *market) identify() {
 	for rank, i := range order {
 		m.kinds.all[i].rank = int32(rank)
 	}
+	return keys
 }
 
-// value sets what pods are worth.
-func (m *market) value() {
+// value sets what pods are worth, and gives kinds their ids. Packings use what pods are worth, so kinds with these keys have an id of their
+// own for each such value.
+func (m *market) value(keys []string) {
 	p := &packing.Problem{Candidates: m.sold}
 	for i := range m.kinds.all {
 		k := &m.kinds.all[i]
@@ -188,6 +184,14 @@ func (m *market) value() {
 			k.floor = floors[i]
 			m.bound += k.floor * float64(k.count)
 		}
+		key := binary.LittleEndian.AppendUint64([]byte(keys[i]), math.Float64bits(k.value))
+		key = binary.LittleEndian.AppendUint64(key, math.Float64bits(k.floor))
+		id, ok := m.memory.ids[string(key)]
+		if !ok {
+			id = int32(len(m.memory.ids))
+			m.memory.ids[string(key)] = id
+		}
+		k.id = id
 	}
 }
 
