@@ -25,8 +25,8 @@ import (
 )
 
 // What the scores of a profile cost: the whole program schedules the same load with several ways to score nodes, while it consolidates or
-// ends empty nodes only. It takes a quarter of a second of CPU time per node and hour; go run ./test/consolidation scores, where only
-// the scheduler and the planners are real, takes a fiftieth of that. docs/design/scoring.md has the results.
+// ends empty nodes only. It takes 0.4 s of CPU time per node and hour; go run ./test/consolidation scores, where only
+// the scheduler and the planners are real, takes a sixtieth of that. docs/design/scoring.md has the results.
 
 var (
 	scoreArms  = flag.String("scores.arms", "", "ways to score that are compared, by name, separated by commas; all: all of them")
