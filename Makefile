@@ -132,7 +132,7 @@ day:
 scores:
 	$(say) 'scores: two days with 8 ways to score, and two hours with 5,000 nodes: about twenty minutes; WHOLE=1: hours'
 ifdef WHOLE
-	@go test -count=1 -timeout 24h -tags scenes ./cmd/scheduler -run 'TestScores$$' -v -scores.arms all
+	@go test -count=1 -timeout 24h -tags scenes,scores ./cmd/scheduler -run 'TestScores$$' -v
 else
 	@go build -o bin/consolidation ./test/consolidation
 	@bin/consolidation scores -seed 1

@@ -173,6 +173,12 @@ var kinds = []struct {
 	}},
 }
 
+// tolerations are those that an API server gives pods. With them a pod may be bound before its node is Ready.
+var tolerations = []corev1.Toleration{
+	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300)},
+	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300)},
+}
+
 // pod returns a pod of an application; all pods of an application and shape are of one class.
 func (r *rig) pod(app, cpu string, shape func(*corev1.Pod)) *corev1.Pod {
 	r.seq++
@@ -180,7 +186,7 @@ func (r *rig) pod(app, cpu string, shape func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": app},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: types.UID(app), Controller: ptr.To(true)}}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "main", Resources: corev1.ResourceRequirements{
+		Spec: corev1.PodSpec{Tolerations: tolerations, Containers: []corev1.Container{{Name: "main", Image: "main", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("256Mi")}}}}},
 	}
 	shape(p)
