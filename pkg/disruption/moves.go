@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
-	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -268,187 +266,6 @@ func (v *moves) advance(ctx context.Context, s *cluster, mv *move, now time.Time
 
 // errLaunching is why a move doesn't begin whose new nodes are not there yet.
 var errLaunching = errors.New("the nodes for its pods are not initialized yet")
-
-// begin prepares the nodes of a move for the drain:
-//
-//  1. All capacity is reserved on initialized nodes, which don't cost more than they may.
-//  2. Disruption budgets, PodDisruptionBudgets and the brake allow it.
-//  3. Taint: other schedulers bind nothing there any more; ours has bound nothing there since the reservation.
-//  4. Read the pods from the API: everything that was bound before is there. None of them forbids the move.
-//  5. Begin: there is capacity for all of these pods, and from now on it is not given to others.
-//
-// missing is what the move has to wait for; nil: it may be drained. The error says why it can't be made any more.
-func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) (missing, err error) {
-	if missing, err := v.ready(s, mv, now); missing != nil || err != nil {
-		return missing, err
-	}
-	if err, never := v.budgets.refuse(s, mv); err != nil {
-		if never {
-			return nil, err
-		}
-		return err, nil
-	}
-	if v.terminations.brake.Wait(now) > 0 {
-		return fmt.Errorf("%d nodes have been terminated within a minute (maxTerminationsPerMinute)", v.terminations.brake.PerMinute()), nil
-	}
-	for _, src := range mv.sources {
-		src.tainted = true
-		if err := v.cordons.nodes.Disrupt(ctx, src.node); err != nil {
-			return fmt.Errorf("tainting node %s: %w", src.node.Name, err), nil
-		}
-	}
-	live := map[string][]*corev1.Pod{}
-	for _, src := range mv.sources {
-		bound, err := v.bound.live(ctx, src.node.Name)
-		if err != nil {
-			return err, nil
-		}
-		if err := v.forbidden(src, bound, now); err != nil {
-			return nil, err
-		}
-		live[src.node.Name] = moving(bound, now)
-		src.pods = len(live[src.node.Name])
-	}
-	if err := v.planner.Begin(mv.Key, live); err != nil {
-		return nil, err
-	}
-	mv.begun = true
-	return nil, nil
-}
-
-// ready reports whether all capacity for a move is there, with nothing in the way of the drain. missing and err are as begin's.
-func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) {
-	leaving := map[string][]*corev1.Pod{}
-	pods := 0
-	var blocked error
-	if err := v.rules.budgets.read(); err != nil {
-		return nil, err
-	}
-	for _, src := range mv.sources {
-		bound, err := v.bound.cached(src.node.Name)
-		if err != nil {
-			return nil, err
-		}
-		if err := v.forbidden(src, bound, now); err != nil {
-			return nil, err
-		}
-		if k := v.rules.blocked(v.rules.look(bound), now); k != nil && blocked == nil {
-			blocked = errors.New(k.Text())
-		}
-		leaving[src.node.Name] = moving(bound, now)
-		pods += len(leaving[src.node.Name])
-	}
-	if pods == 0 {
-		return nil, errors.New("its pods have ended meanwhile")
-	}
-	ready, err := v.planner.Ready(mv.Key, leaving)
-	if err != nil {
-		return nil, err
-	}
-	if !ready {
-		return errLaunching, nil
-	}
-	if err := v.dearer(s, mv); err != nil {
-		return nil, err
-	}
-	if missing, err := v.receiving(s, mv); missing != nil || err != nil {
-		return missing, err
-	}
-	return blocked, nil
-}
-
-// receiving returns whether all nodes that a move's pods go to can take them now. missing and err are as begin's.
-func (v *moves) receiving(s *cluster, mv *move) (missing, err error) {
-	names := mv.Receivers()
-	for _, id := range slices.Sorted(maps.Keys(mv.Claims)) {
-		if m := s.byName[mv.Claims[id]]; m != nil {
-			names = append(names, m.claim.Status.NodeName)
-		}
-	}
-	for _, name := range names {
-		n, getErr := s.nodes.Get(name)
-		m := s.byNode[name]
-		switch {
-		case getErr != nil:
-			return nil, fmt.Errorf("node %s, which takes its pods, is gone", name)
-		case n.DeletionTimestamp != nil || m != nil && (m.claim.DeletionTimestamp != nil || v.terminations.deleted[m.uid()]):
-			return nil, fmt.Errorf("node %s, which takes its pods, is being deleted", name)
-		case m != nil && v.replacements.begun[m.uid()] != nil:
-			return nil, fmt.Errorf("node %s, which takes its pods, has to end", name)
-		case !objects.Ready(n) || n.Spec.Unschedulable:
-			missing = fmt.Errorf("node %s, which takes its pods, isn't Ready, or is cordoned", name)
-		}
-	}
-	return missing, nil
-}
-
-// dearer returns an error if a move saves nothing: the nodes that were launched for it cost as much as those that it empties cost now, or as
-// they did when it was planned, or nobody knows what they cost.
-func (v *moves) dearer(s *cluster, mv *move) error {
-	if len(mv.Claims) == 0 || math.IsInf(mv.Ceiling, 1) {
-		return nil
-	}
-	ceiling := 0.0
-	for _, src := range mv.sources {
-		price, known := v.price(src.claim)
-		if !known {
-			return fmt.Errorf("the price of NodeClaim %s is unknown now", src.claim.Name)
-		}
-		ceiling += price
-	}
-	ceiling = min(ceiling, mv.Ceiling)
-	sum := 0.0
-	for _, id := range slices.Sorted(maps.Keys(mv.Claims)) {
-		name := mv.Claims[id]
-		m := s.byName[name]
-		if m == nil {
-			return fmt.Errorf("NodeClaim %s, which was launched for it, is gone", name)
-		}
-		price, known := v.price(m.claim)
-		if !known {
-			return fmt.Errorf("the price of NodeClaim %s, which was launched for it, is unknown", name)
-		}
-		sum += price
-	}
-	if sum >= ceiling*(1-1e-9) {
-		return fmt.Errorf("the nodes that were launched for it cost $%.4f/h, and it saves nothing above $%.4f/h", sum, ceiling)
-	}
-	return nil
-}
-
-// impossible returns why a move that has not begun can't be made any more.
-func (v *moves) impossible(mv *move, now time.Time) error {
-	for _, src := range mv.sources {
-		switch {
-		case src.gone || src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()]:
-			return fmt.Errorf("NodeClaim %s was deleted", src.claim.Name)
-		case src.node == nil || src.node.DeletionTimestamp != nil:
-			return fmt.Errorf("the Node of NodeClaim %s was deleted", src.claim.Name)
-		case src.pool == nil || src.pool.DeletionTimestamp != nil:
-			return fmt.Errorf("the NodePool of NodeClaim %s was deleted", src.claim.Name)
-		case paused(src.candidate):
-			return fmt.Errorf("disruption of NodePool %s is paused", src.pool.Name)
-		case src.pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
-			return fmt.Errorf("NodePool %s doesn't consolidate any more", src.pool.Name)
-		case src.pool.Spec.Disruption.ConsolidationPolicy == karpv1.ConsolidationPolicyWhenEmpty:
-			return fmt.Errorf("NodePool %s consolidates empty nodes only now", src.pool.Name)
-		case v.replacements.begun[src.uid()] != nil:
-			return fmt.Errorf("node %s has to end, and is being replaced", src.node.Name)
-		}
-	}
-	return nil
-}
-
-// forbidden returns an error if one of the pods, or the node itself, doesn't let the node be emptied.
-func (v *moves) forbidden(src *source, bound []*corev1.Pod, now time.Time) error {
-	if err := protected(src.candidate, bound, now); err != nil {
-		return fmt.Errorf("node %s: %w", src.node.Name, err)
-	}
-	if k := v.rules.unmovable(v.rules.look(bound), now); k != nil {
-		return fmt.Errorf("node %s: %s", src.node.Name, k.Text())
-	}
-	return nil
-}
 
 // drain deletes the claims of a move as the brake allows, and keeps the reservations until all of them are gone. A deletion that fails is
 // tried again. A pause stops further deletions, and so does the loss of a node that takes its pods: the nodes that are left stay.
