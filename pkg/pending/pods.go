@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
@@ -87,26 +88,13 @@ func (p *Pods) asks(pod *corev1.Pod) bool {
 
 // Handler returns the handler for the scheduler's pod informer.
 func (p *Pods) Handler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { p.observe(nil, o.(*corev1.Pod)) },
-		UpdateFunc: func(o, now any) {
-			old, pod := o.(*corev1.Pod), now.(*corev1.Pod)
-			if old.UID != pod.UID {
-				// The pod was deleted and created again under its name, as StatefulSets do, while the watch was interrupted.
-				p.deleted(old)
-				old = nil
-			}
-			p.observe(old, pod)
-		},
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if pod, ok := o.(*corev1.Pod); ok {
-				p.deleted(pod)
-			}
-		},
-	}
+	return observe.Changes(func(before, now *corev1.Pod) {
+		if now == nil {
+			p.deleted(before)
+		} else {
+			p.observe(before, now)
+		}
+	})
 }
 
 func (p *Pods) deleted(pod *corev1.Pod) {
