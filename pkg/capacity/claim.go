@@ -181,7 +181,6 @@ const (
 	InstanceRunning      InstanceState = "running"
 	InstanceShuttingDown InstanceState = "shutting-down"
 	InstanceTerminated   InstanceState = "terminated"
-	InstanceStopping     InstanceState = "stopping"
 	InstanceStopped      InstanceState = "stopped"
 )
 

@@ -108,8 +108,7 @@ func (s *Store) RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.L
 	if _, err := s.the(ctx, c, false); err != nil {
 		return err
 	}
-	_, err = s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{objects.AnnotationLaunchBatch: value}), false)
-	return err
+	return s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{objects.AnnotationLaunchBatch: value}), false)
 }
 
 // inMetadata returns a patch of the claim's metadata. It includes the UID, so that the API server refuses it for another claim of the
@@ -132,15 +131,14 @@ func (s *Store) RecordSlots(ctx context.Context, name string, slots []capacity.S
 }
 
 func (s *Store) annotate(ctx context.Context, name, key, value string) error {
-	_, err := s.mergePatch(ctx, name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}, false)
-	return err
+	return s.mergePatch(ctx, name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}, false)
 }
 
 // mergePatch writes fields that no other controller owns, without a base version, so there can be no conflict.
-func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]any, status bool) (*karpv1.NodeClaim, error) {
+func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]any, status bool) error {
 	raw, err := json.Marshal(patch)
 	if err != nil {
-		return nil, fmt.Errorf("patching NodeClaim %s: %w", name, err)
+		return fmt.Errorf("patching NodeClaim %s: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -152,10 +150,10 @@ func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]an
 		err = s.live.Patch(ctx, nc, client.RawPatch(types.MergePatchType, raw))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("patching NodeClaim %s: %w", name, err)
+		return fmt.Errorf("patching NodeClaim %s: %w", name, err)
 	}
 	s.keepOwn(nc)
-	return nc, nil
+	return nil
 }
 
 // RecordLaunched writes what was launched: first labels to the claim's metadata, then its status, each only if it differs; the API
@@ -188,7 +186,7 @@ func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 		}
 	}
 	if len(add) > 0 {
-		if _, err := s.mergePatch(ctx, c.Name, inMetadata(c, "labels", add), false); err != nil {
+		if err := s.mergePatch(ctx, c.Name, inMetadata(c, "labels", add), false); err != nil {
 			return err
 		}
 	}
@@ -220,8 +218,7 @@ func (s *Store) RecordNode(ctx context.Context, name string, inst capacity.Insta
 	if inst.ImageID != "" {
 		add["imageID"] = inst.ImageID
 	}
-	_, err := s.mergePatch(ctx, name, map[string]any{"status": add}, true)
-	return err
+	return s.mergePatch(ctx, name, map[string]any{"status": add}, true)
 }
 
 // TellClaim records an event on a NodeClaim.
