@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/awslabs/operatorpkg/status"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -171,14 +170,8 @@ func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 			add[key] = value
 		}
 	}
-	for key, value := range map[string]string{
-		corev1.LabelInstanceTypeStable: inst.InstanceType,
-		corev1.LabelTopologyZone:       inst.Zone,
-		karpv1.CapacityTypeLabelKey:    inst.CapacityType,
-	} {
-		if value != "" {
-			add[key] = value
-		}
+	for key, value := range karpenter.InstanceLabels(inst) {
+		add[key] = value
 	}
 	for key, value := range add {
 		if nc.Labels[key] == value {
