@@ -75,6 +75,13 @@ func TestPoolConditions(t *testing.T) {
 				"NodeClassReady":      "True", "Ready": "False UnhealthyDependents: ValidationSucceeded=False", objects.ConditionFieldsHonored: "True",
 			},
 		},
+		"a canary has failed": {
+			pool: func(np *karpv1.NodePool) {
+				np.Annotations = map[string]string{objects.AnnotationRollOut: `{"template":"t","failed":1,"until":"2026-11-25T10:00:00Z","why":"it ended"}`}
+			}, class: readyClass("default"),
+			want: map[string]string{"ValidationSucceeded": "True", "NodeClassReady": "True", "Ready": "True", objects.ConditionFieldsHonored: "True",
+				objects.ConditionRollOutPaused: "True"},
+		},
 		"no class of that name": {
 			want: map[string]string{
 				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", objects.ConditionFieldsHonored: "True",
