@@ -55,6 +55,8 @@ type Config struct {
 	Brake *brake.Brake
 	// DryRun: report by event and log which nodes would be terminated for being empty or expired, and terminate none of them.
 	DryRun bool
+	// Recount, if set, is called when Spare has another answer for a pool.
+	Recount func()
 	// Hold returns why nothing may be disrupted now, or nil.
 	Hold     func() error
 	Recorder events.EventRecorder

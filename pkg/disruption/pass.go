@@ -29,6 +29,7 @@ type passes struct {
 	removals       *removals
 	consolidations *consolidations
 	rollOuts       *rollOuts
+	spares         *spares
 }
 
 func newPasses(cfg *Config, pods cache.Indexer) passes {
@@ -45,6 +46,10 @@ func newPasses(cfg *Config, pods cache.Indexer) passes {
 	p.consolidations = newConsolidations(cfg, bound, p.cordons, p.terminations, p.replacements, p.rollOuts)
 	p.replacements.moves = p.consolidations.moves
 	p.removals = &removals{bound: bound, cordons: p.cordons, terminations: p.terminations, moves: p.consolidations.moves, recorder: cfg.Recorder, clock: cfg.Clock}
+	p.spares = &spares{rollOuts: p.rollOuts, terminations: p.terminations, bound: bound, rules: p.consolidations.moves.rules, recorder: cfg.Recorder, clock: cfg.Clock, changed: cfg.Recount}
+	if p.spares.changed == nil {
+		p.spares.changed = func() {}
+	}
 	for _, r := range reasons(cfg, pods, p.rollOuts) {
 		if r.budget() == "" {
 			p.replacements.reasons = append(p.replacements.reasons, r)
@@ -64,7 +69,8 @@ func newPasses(cfg *Config, pods cache.Indexer) passes {
 //  5. Find the nodes that have to end, and whether there is capacity for their pods.
 //  6. Find the nodes that may be terminated because they are empty, or drifted and empty, and how many of them each pool allows.
 //  7. Starting with the longest empty one, cordon each, taint it and check it again, until the budget is used up.
-//  8. Empty used nodes for whose pods capacity is reserved elsewhere, and ask which ones to empty next.
+//  8. Find the drifted nodes of static pools whose place a spare node takes.
+//  9. Empty used nodes for whose pods capacity is reserved elsewhere, and ask which ones to empty next.
 //
 // It returns when to make the next pass. watched is since when this process has seen pod events.
 func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, error) {
@@ -86,6 +92,7 @@ func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, err
 	errs = append(errs, failed...)
 	soon, failed := p.removals.pass(ctx, s)
 	errs = append(errs, failed...)
+	errs = append(errs, p.spares.pass(ctx, s, p.clock.Now())...)
 	moves, failed := p.consolidations.pass(ctx, s)
 	errs = append(errs, failed...)
 	if err := utilerrors.NewAggregate(errs); err != nil {

@@ -118,6 +118,9 @@ func (r *rollOuts) observe(ctx context.Context, s *cluster, now time.Time) (errs
 			}
 		case p.launched(m) && m.claim.DeletionTimestamp == nil && condition(m.claim, karpv1.ConditionTypeInitialized) == nil && now.Sub(m.claim.CreationTimestamp.Time) < canaryMost:
 			p.young = append(p.young, m.claim.Name)
+			if m.pool.Spec.Replicas != nil && p.Launched.Before(m.claim.CreationTimestamp.Time) { // a spare
+				p.Canaries, p.Launched = append(p.Canaries, m.claim.Name), m.claim.CreationTimestamp.UTC()
+			}
 		}
 	}
 	for _, np := range s.pools {
@@ -241,12 +244,16 @@ func (r *rollOuts) fail(ctx context.Context, s *cluster, np *karpv1.NodePool, p 
 	return nil
 }
 
-// works reports whether a node is initialized and one of its pods has been Ready for long enough. Pods of DaemonSets don't count.
+// works reports whether a node is initialized and one of its pods has been Ready for long enough. Pods of DaemonSets don't count. The node of a
+// static pool is launched for no pod: that it has been initialized for so long is enough.
 func (r *rollOuts) works(m *candidate, now time.Time) (bool, error) {
 	_, drifted := driftOf(m.claim)
-	if m.node == nil || m.claim.DeletionTimestamp != nil || drifted != "" || condition(m.claim, karpv1.ConditionTypeInitialized) == nil ||
-		karpenter.PoolDrift(m.pool, m.claim) != "" {
+	up := condition(m.claim, karpv1.ConditionTypeInitialized)
+	if m.node == nil || m.claim.DeletionTimestamp != nil || drifted != "" || up == nil || karpenter.PoolDrift(m.pool, m.claim) != "" {
 		return false, nil
+	}
+	if m.pool.Spec.Replicas != nil {
+		return now.Sub(up.LastTransitionTime.Time) >= provedAfter, nil
 	}
 	bound, err := r.bound.cached(m.node.Name)
 	return err == nil && slices.ContainsFunc(bound, func(p *corev1.Pod) bool {

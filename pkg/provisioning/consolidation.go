@@ -193,10 +193,10 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 
 // dueProbes returns the breakers of which a probe may be launched now, if one is wanted for a roll-out: no pod may wait for one.
 func (c *Consolidation) dueProbes(wanted bool) []guard.Key {
-	if !wanted || c.planning.spending == nil {
+	if !wanted {
 		return nil
 	}
-	return c.planning.spending.Due()
+	return c.planning.spending.DueForMoves()
 }
 
 // view takes a view for moves: without demand, and with nodes in flight closed, because a move begins only when its capacity is up. lift

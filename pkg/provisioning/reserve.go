@@ -419,7 +419,7 @@ func (c *Consolidation) probe(plan *capacity.Plan, terms *Terms, lift []guard.Ke
 	if len(plan.Nodes) != 1 || len(lift) == 0 {
 		return
 	}
-	due := c.planning.spending.Due()
+	due := c.planning.spending.DueForMoves()
 	workloads, _ := c.planning.spending.WantedOn(plan, terms.Pod)
 	for _, key := range lift {
 		own := *plan.Nodes[0]
