@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/awslabs/operatorpkg/status"
@@ -202,7 +203,7 @@ func (r *rollOuts) judge(ctx context.Context, s *cluster, np *karpv1.NodePool, p
 		if m.pool != np || !p.launched(m) {
 			continue
 		}
-		works, err := r.works(m, now)
+		works, err := r.serves(m, now)
 		if err != nil {
 			return err
 		}
@@ -244,9 +245,9 @@ func (r *rollOuts) fail(ctx context.Context, s *cluster, np *karpv1.NodePool, p 
 	return nil
 }
 
-// works reports whether a node is initialized and one of its pods has been Ready for long enough. Pods of DaemonSets don't count. The node of a
+// serves reports whether a node is initialized and one of its pods has been Ready for long enough. Pods of DaemonSets don't count. The node of a
 // static pool is launched for no pod: that it has been initialized for so long is enough.
-func (r *rollOuts) works(m *candidate, now time.Time) (bool, error) {
+func (r *rollOuts) serves(m *candidate, now time.Time) (bool, error) {
 	_, drifted := driftOf(m.claim)
 	up := condition(m.claim, karpv1.ConditionTypeInitialized)
 	if m.node == nil || m.claim.DeletionTimestamp != nil || drifted != "" || up == nil || karpenter.PoolDrift(m.pool, m.claim) != "" {
@@ -401,7 +402,8 @@ func (r *rollOuts) probes(policies map[string]consolidation.Policy) bool {
 // forced returns since when a node has to be replaced because it has drifted; false: it needn't.
 func (r *rollOuts) forced(m *candidate) (since time.Time, yes bool) {
 	since, reason := driftOf(m.claim)
-	if reason == "" || m.pool == nil || m.pool.DeletionTimestamp != nil || m.pool.Spec.Replicas != nil || paused(m) {
+	if reason == "" || m.pool == nil || m.pool.DeletionTimestamp != nil || m.pool.Spec.Replicas != nil || paused(m) ||
+		strings.HasPrefix(m.pool.Name, karpenter.ProvisionerPrefix) { // Provisioners had no drift
 		return time.Time{}, false
 	}
 	p := r.of(m.pool.Name)

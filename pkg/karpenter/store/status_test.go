@@ -256,11 +256,11 @@ func TestBudgetsThatLimitNothingAreReported(t *testing.T) {
 	w := newWorld(t, newFakeAPI(readyClass("default"), testPool("default", plain, func(np *karpv1.NodePool) {
 		np.Spec.Disruption.Budgets = []karpv1.Budget{
 			{Nodes: "10%"},
-			{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonDrifted, karpv1.DisruptionReasonUnderutilized}},
+			{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonUnderutilized}},
 			{Nodes: "5", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonEmpty, karpv1.DisruptionReasonDrifted}},
 		}
 	}))).leading()
-	const want = "without effect, which is harmless: spec.disruption.budgets[1] (no node is terminated for the reason Drifted or Underutilized)"
+	const want = "without effect, which is harmless: spec.disruption.budgets[1] (no node is terminated for the reason Underutilized)"
 	w.eventually("it is said", func() bool {
 		c := w.getPool("default").StatusConditions().Get(objects.ConditionFieldsHonored)
 		return c.IsTrue() && c.Message == want
