@@ -114,7 +114,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(), Claims: p.store, World: world, Recheck: recheck, Planner: planner.New(), Rooms: planner.New(),
 		Nodes: nodeBuilder{}, Cluster: apiserver.New(p.client, boundTo), Queue: queue{sched}, Events: p.events,
-		Pending: p.pending, Owners: owners, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
+		Pending: p.pending, Owners: owners, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Spare: func(pool string) bool { return p.ending.Spare(pool) }, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
 	p.groups.changed = p.launch.Triggers.Changed
 	daemons.OnChange(p.launch.Triggers.DaemonsChanged)
@@ -141,7 +141,7 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, profiles [
 	}
 	cfg := disruption.Config{
 		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: d.reservations, Nodes: p.life,
-		Replacements: p.launch.Replacements, Taken: blockOver(p.provider), Lost: takenBack(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
+		Replacements: p.launch.Replacements, NodeClass: &d.cloud.nodeClass, Recount: p.launch.Triggers.Recount, Taken: blockOver(p.provider), Lost: takenBack(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
 		Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: p.external.Hold, Recorder: p.store.Recorder(), Clock: d.clock,
 	}
 	consolidates(&cfg, p, profiles, d.classes)

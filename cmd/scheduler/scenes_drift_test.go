@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
 )
 
-// Claims say whether their nodes have drifted; nothing ends a node for that yet.
+// Claims say whether their nodes have drifted. The budgets of these pools allow no node to be replaced for that.
 
 // drifting is a cluster with a pool for pods, a static pool and a standalone claim, all of the same class, and the edits of them.
 type drifting struct {
@@ -31,6 +31,9 @@ func drift(s *chaos.Stage) *drifting {
 	d.static.Spec.Template.Spec.Requirements = append(d.static.Spec.Template.Spec.Requirements,
 		karpv1.NodeSelectorRequirementWithMinValues{Key: "example.com/slot", Operator: corev1.NodeSelectorOpExists},
 		karpv1.NodeSelectorRequirementWithMinValues{Key: "example.com/size", Operator: corev1.NodeSelectorOpGt, Values: []string{"2"}})
+	for _, np := range []*karpv1.NodePool{d.pool, d.static} {
+		np.Spec.Disruption.Budgets = append(np.Spec.Disruption.Budgets, karpv1.Budget{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonDrifted}})
+	}
 	s.Create(d.class, d.pool, d.static, &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}, Spec: karpv1.NodeClaimSpec{
 		NodeClassRef: d.pool.Spec.Template.Spec.NodeClassRef, Requirements: d.pool.Spec.Template.Spec.Requirements,
 	}})

@@ -18,6 +18,8 @@ type Claim struct {
 	Pool string
 	// NodeClass is the name under which the cloud provider knows the node class.
 	NodeClass string
+	// Spare: until it is written, that it may exceed its static pool's limit of nodes by one, because it takes the place of another.
+	Spare     bool
 	CreatedAt time.Time
 	// Labels, Annotations, Taints and StartupTaints are what the Node will have.
 	Labels        map[string]string

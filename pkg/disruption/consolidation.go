@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 )
@@ -54,19 +53,27 @@ type consolidations struct {
 	moves    *moves
 	kept     *keptNodes
 	budgets  *moveBudgets
+	rollOuts *rollOuts
 
 	terminations *terminations
+	asking
+}
+
+// asking is when the planner was asked for moves, and with what.
+type asking struct {
 	// asked is when the request was made that isn't answered yet; zero: there is none. last is when the last one was made, every how long to
 	// wait after that.
 	asked, last time.Time
 	every       time.Duration
+	// templates are what nodes were launched from at that time, by pool.
+	templates map[string]string
 }
 
-func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminations *terminations, replacements *replacements) *consolidations {
+func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminations *terminations, replacements *replacements, rollOuts *rollOuts) *consolidations {
 	settings := &settings{recorder: cfg.Recorder, reported: map[string]bool{}}
-	c := &consolidations{planner: cfg.Consolidation, clock: cfg.Clock, dryRun: cfg.DryRun, policies: &policies{settings}, terminations: terminations}
+	c := &consolidations{planner: cfg.Consolidation, clock: cfg.Clock, dryRun: cfg.DryRun, policies: &policies{settings}, terminations: terminations, rollOuts: rollOuts}
 	c.kept = &keptNodes{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, nodes: map[string]*keptNode{}, series: map[[2]string]bool{}}
-	c.moves = &moves{planner: cfg.Consolidation, price: cfg.Price, cordons: cordons, terminations: terminations, bound: bound, replacements: replacements, kept: c.kept,
+	c.moves = &moves{planner: cfg.Consolidation, price: cfg.Price, cordons: cordons, terminations: terminations, bound: bound, replacements: replacements, kept: c.kept, rollOuts: rollOuts,
 		recorder: cfg.Recorder, open: openMoves{byUID: map[string]*move{}}, memory: moveMemory{failed: map[string]failure{}, received: map[string]time.Time{}}}
 	c.budgets = &moveBudgets{clock: cfg.Clock, terminations: terminations, replacements: replacements, moves: c.moves}
 	c.moves.budgets = c.budgets
@@ -76,7 +83,7 @@ func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminatio
 	rules := &podRules{successor: cfg.Class, ours: cfg.Ours, namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
 		budgets: &podBudgets{lister: cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()}, settings: settings, known: map[*corev1.Pod]*knownPod{}}
 	c.moves.rules = rules
-	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending}
+	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, rollOuts: rollOuts}
 	return c
 }
 
@@ -98,7 +105,7 @@ func (c *consolidations) collect(ctx context.Context, s *cluster) (errs []error)
 			c.report(ctx, s, due)
 			continue
 		}
-		if err := c.moves.reserve(ctx, s, due, now); err != nil {
+		if err := c.moves.reserve(ctx, s, due, c.templates, now); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -143,19 +150,24 @@ func (c *consolidations) ask(s *cluster, now time.Time) (time.Duration, error) {
 	r := &consolidation.Request{ProposeOnly: c.dryRun, Pools: map[string]consolidation.Policy{}}
 	for _, p := range s.pools {
 		left := c.budgets.left(s, p)
-		allowedDisruptions.WithLabelValues(p.Name, string(karpv1.DisruptionReasonUnderutilized)).Set(float64(left))
-		r.Pools[p.Name] = c.policies.of(p, left)
+		for reason, n := range left {
+			allowedDisruptions.WithLabelValues(p.Name, string(reason)).Set(float64(n))
+		}
+		policy := c.policies.of(p, left)
+		c.rollOuts.policy(p.Name, &policy, now)
+		r.Pools[p.Name] = policy
 	}
+	r.Probe = c.rollOuts.probes(r.Pools)
 	var err error
 	if r.Candidates, err = c.nodes.all(s, c.moves.occupied, now); err != nil {
 		return 0, err
 	}
-	c.asked, c.last = now, now
+	c.asked, c.last, c.templates = now, now, c.rollOuts.templates()
 	c.planner.Ask(r)
 	return 0, nil
 }
 
 // decisionOf returns the decision to terminate a node of a move.
 func decisionOf(m *candidate, due *consolidation.Due) *decision {
-	return &decision{candidate: m, reason: string(due.Reason), message: dueText(due)}
+	return &decision{candidate: m, reason: string(due.Reason), message: dueText(due, m)}
 }

@@ -18,6 +18,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -34,6 +35,8 @@ type Config struct {
 	Nodes  Nodes
 	// Replacements plans capacity for a node's pods before the node is drained.
 	Replacements Replacements
+	// NodeClass is the kind of node class from which nodes are launched; nil: only the pools tell what new nodes come from.
+	NodeClass *cloudprovider.NodeClassKind
 	// Consolidation plans which used nodes to empty; nil: used nodes are kept. It calls Changed when there is a result.
 	Consolidation Consolidation
 	// Class returns the class of the pod's successor; the error says why no capacity can be planned for it.
@@ -52,6 +55,8 @@ type Config struct {
 	Brake *brake.Brake
 	// DryRun: report by event and log which nodes would be terminated for being empty or expired, and terminate none of them.
 	DryRun bool
+	// Recount, if set, is called when Spare has another answer for a pool.
+	Recount func()
 	// Hold returns why nothing may be disrupted now, or nil.
 	Hold     func() error
 	Recorder events.EventRecorder

@@ -43,8 +43,9 @@ func consolidationBlockers(m *candidate) []string {
 }
 
 // protected returns why a node may not be disrupted voluntarily. DaemonSet pods and static pods may protect it, too.
-func protected(m *candidate, bound []*corev1.Pod, now time.Time) error {
-	switch by := protection(m, bound, now); {
+// drift: it would be because the node has drifted.
+func protected(m *candidate, bound []*corev1.Pod, now time.Time, drift bool) error {
+	switch by := protection(m, bound, now, drift); {
 	case by == nil:
 		return nil
 	case by.pod != nil:
@@ -61,15 +62,22 @@ type protector struct {
 	until      time.Time // zero: for ever
 }
 
-// protection returns what keeps a node from being disrupted voluntarily; nil: nothing.
-func protection(m *candidate, bound []*corev1.Pod, now time.Time) *protector {
+// hasDeadline reports whether pods don't keep a drifted node: with a terminationGracePeriod its drain ends in any case, as in Karpenter.
+func hasDeadline(m *candidate) bool { return m.claim.Spec.TerminationGracePeriod != nil }
+
+// protection returns what keeps a node from being disrupted voluntarily; nil: nothing. Annotations against consolidation don't keep a node that
+// has drifted, and neither do pods if the node has a terminationGracePeriod.
+func protection(m *candidate, bound []*corev1.Pod, now time.Time, drift bool) *protector {
 	if m.node.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" || m.claim.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" {
 		return &protector{annotation: karpv1.DoNotDisruptAnnotationKey}
 	}
 	for _, key := range consolidationBlockers(m) {
-		if m.node.Annotations[key] == "true" {
+		if !drift && m.node.Annotations[key] == "true" {
 			return &protector{annotation: key}
 		}
+	}
+	if drift && hasDeadline(m) {
+		return nil
 	}
 	var by *protector
 	for _, p := range bound {

@@ -17,6 +17,7 @@ const (
 
 	reasonMove             = "ConsolidationPlanned"
 	reasonMoveGivenUp      = "ConsolidationGivenUp"
+	reasonRollOutPaused    = "RollOutPaused"
 	reasonUnconsolidatable = "Unconsolidatable"
 	reasonAnnotation       = "AnnotationIgnored"
 )

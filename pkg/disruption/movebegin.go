@@ -49,10 +49,10 @@ func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) 
 		if err != nil {
 			return err, nil
 		}
-		if err := v.forbidden(src, bound, now); err != nil {
+		if err := v.forbidden(src, bound, mv.drifted(), now); err != nil {
 			return nil, err
 		}
-		live[src.node.Name] = moving(bound, now)
+		live[src.node.Name] = moving(src.candidate, bound, mv.drifted(), now)
 		src.pods = len(live[src.node.Name])
 	}
 	if err := v.planner.Begin(mv.Key, live); err != nil {
@@ -75,13 +75,14 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 		if err != nil {
 			return nil, err
 		}
-		if err := v.forbidden(src, bound, now); err != nil {
+		if err := v.forbidden(src, bound, mv.drifted(), now); err != nil {
 			return nil, err
 		}
-		if k := v.rules.blocked(v.rules.look(bound), now); k != nil && blocked == nil {
+		deadline := mv.drifted() && hasDeadline(src.candidate)
+		if k := v.rules.blocked(v.rules.look(bound), now); k != nil && blocked == nil && !deadline {
 			blocked = errors.New(k.Text())
 		}
-		leaving[src.node.Name] = moving(bound, now)
+		leaving[src.node.Name] = moving(src.candidate, bound, mv.drifted(), now)
 		pods += len(leaving[src.node.Name])
 	}
 	if pods == 0 {
@@ -131,7 +132,7 @@ func (v *moves) receiving(s *cluster, mv *move) (missing, err error) {
 // dearer returns an error if a move saves nothing: the nodes that were launched for it cost as much as those that it empties cost now, or as
 // they did when it was planned, or nobody knows what they cost.
 func (v *moves) dearer(s *cluster, mv *move) error {
-	if len(mv.Claims) == 0 || math.IsInf(mv.Ceiling, 1) {
+	if len(mv.Claims) == 0 || mv.drifted() || math.IsInf(mv.Ceiling, 1) {
 		return nil
 	}
 	ceiling := 0.0
@@ -174,20 +175,24 @@ func (v *moves) impossible(mv *move, now time.Time) error {
 			return fmt.Errorf("the NodePool of NodeClaim %s was deleted", src.claim.Name)
 		case paused(src.candidate):
 			return fmt.Errorf("disruption of NodePool %s is paused", src.pool.Name)
+		case v.replacements.begun[src.uid()] != nil:
+			return fmt.Errorf("node %s has to end, and is being replaced", src.node.Name)
+		case mv.drifted():
 		case src.pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
 			return fmt.Errorf("NodePool %s doesn't consolidate any more", src.pool.Name)
 		case src.pool.Spec.Disruption.ConsolidationPolicy == karpv1.ConsolidationPolicyWhenEmpty:
 			return fmt.Errorf("NodePool %s consolidates empty nodes only now", src.pool.Name)
-		case v.replacements.begun[src.uid()] != nil:
-			return fmt.Errorf("node %s has to end, and is being replaced", src.node.Name)
 		}
+	}
+	if mv.drifted() {
+		return v.rollOuts.stale(mv)
 	}
 	return nil
 }
 
 // forbidden returns an error if one of the pods, or the node itself, doesn't let the node be emptied.
-func (v *moves) forbidden(src *source, bound []*corev1.Pod, now time.Time) error {
-	if err := protected(src.candidate, bound, now); err != nil {
+func (v *moves) forbidden(src *source, bound []*corev1.Pod, drifted bool, now time.Time) error {
+	if err := protected(src.candidate, bound, now, drifted); err != nil {
 		return fmt.Errorf("node %s: %w", src.node.Name, err)
 	}
 	if k := v.rules.unmovable(v.rules.look(bound), now); k != nil {

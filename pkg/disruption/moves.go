@@ -20,7 +20,9 @@ import (
 )
 
 const (
-	// moveTimeout is how long a move may take from its reservation until it begins to drain.
+	// moveTimeout is how long a move may take from its reservation until it begins to drain. A move for drifted nodes has so long once its new
+	// nodes are there: whether they come up is known by canaryMost, and if it was given up before, the spending guard would not learn that
+	// they don't.
 	moveTimeout = 10 * time.Minute
 	// moveBackOff is for how long the nodes of a move that failed are no candidates. If nodes were bought for it, that doubles each time, up to
 	// moveBackOffMost: whatever is in its way may stay there, and nothing must be bought in a loop.
@@ -42,6 +44,7 @@ type moves struct {
 	replacements *replacements
 	budgets      *moveBudgets
 	kept         *keptNodes
+	rollOuts     *rollOuts
 	recorder     events.EventRecorder
 	open         openMoves
 	memory       moveMemory
@@ -83,7 +86,7 @@ type failure struct {
 // fail records that a move of a claim's node has failed. bought: nodes were bought for it.
 func (m *moveMemory) fail(uid string, why error, bought bool, now time.Time) {
 	wait, most := moveBackOff, moveBackOffMost
-	if errors.Is(why, consolidation.ErrDemand) {
+	if errors.Is(why, consolidation.ErrDemand) || errors.Is(why, errTemplate) {
 		wait, most = demandBackOff, moveBackOff
 	}
 	f := failure{err: why, bought: m.failed[uid].bought}
@@ -107,6 +110,28 @@ type move struct {
 	since   time.Time // when it was reserved
 	pays    time.Time // when it has paid for itself
 	begun   bool      // the planner doesn't give it up any more
+	up      time.Time // when its new nodes were found to be there
+	// templates are what nodes were launched from when it was planned, by pool.
+	templates map[string]string
+}
+
+// drifted reports whether it is made because its nodes have drifted.
+func (mv *move) drifted() bool { return mv.Reason == consolidation.Drifted }
+
+// late reports whether the move has waited for too long for what is missing.
+func (mv *move) late(missing error, now time.Time) bool {
+	since, most := mv.since, moveTimeout
+	if mv.drifted() {
+		if errors.Is(missing, errLaunching) {
+			most = canaryMost
+		} else {
+			if mv.up.IsZero() {
+				mv.up = now
+			}
+			since = mv.up
+		}
+	}
+	return now.Sub(since) > most
 }
 
 // source is a node of a move, as of the last pass.
@@ -183,8 +208,8 @@ func (v *moves) prune(s *cluster, now time.Time) {
 }
 
 // reserve takes a move whose capacity is reserved.
-func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due, now time.Time) error {
-	mv := &move{Due: *due, since: now}
+func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due, templates map[string]string, now time.Time) error {
+	mv := &move{Due: *due, since: now, templates: templates}
 	var unknown error
 	for _, node := range due.Nodes {
 		m := s.byNode[node]
@@ -206,21 +231,33 @@ func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due,
 	}
 	v.open.add(mv)
 	mv.pays = now.Add(due.PaysBack())
+	var failed error
+	if mv.drifted() { // it needn't save anything
+		mv.pays = now.Add(min(due.PaysBack(), consolidation.DefaultFirstHour))
+		failed = v.rollOuts.reserved(ctx, s, due, now)
+	}
 	for _, node := range due.Receivers() {
 		if mv.pays.After(v.memory.received[node]) {
 			v.memory.received[node] = mv.pays
 		}
 	}
-	note := fmt.Sprintf("The node is going to be drained because %s: capacity for its pods is reserved on other nodes", dueText(due))
+	reason := reasonMove
+	if mv.drifted() {
+		reason = reasonReplace
+	}
 	for _, src := range mv.sources {
-		v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reasonMove, "Disrupt", "%s", note)
+		v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reason, "Disrupt", "The node is going to be drained because %s: capacity for its pods is reserved on other nodes", dueText(due, src.candidate))
 	}
 	klog.FromContext(ctx).V(2).Info("Reserved capacity for the pods of used nodes", "move", due.Key, "nodes", due.Nodes, "newNodes", len(due.New), "saves", due.Saves)
-	return nil
+	return failed
 }
 
-// dueText says why a move is made.
-func dueText(due *consolidation.Due) string {
+// dueText says why a move empties a node.
+func dueText(due *consolidation.Due, m *candidate) string {
+	if due.Reason == consolidation.Drifted {
+		_, why := driftOf(m.claim)
+		return "it has drifted (" + string(why) + ")"
+	}
 	text := fmt.Sprintf("its pods fit on nodes that cost $%.4f/h less", due.Saves)
 	if len(due.Nodes) > 1 {
 		text = fmt.Sprintf("its pods and those of %d other nodes fit on nodes that cost $%.4f/h less", len(due.Nodes)-1, due.Saves)
@@ -258,8 +295,8 @@ func (v *moves) advance(ctx context.Context, s *cluster, mv *move, now time.Time
 			movedPods.WithLabelValues(src.pool.Name).Add(float64(src.pods))
 		}
 		return v.drain(ctx, s, mv, now)
-	case now.Sub(mv.since) > moveTimeout:
-		return 0, v.giveUp(ctx, mv, fmt.Errorf("it could not begin within %s: %w", moveTimeout, missing))
+	case mv.late(missing, now):
+		return 0, v.giveUp(ctx, mv, fmt.Errorf("it could not begin within %s: %w", now.Sub(mv.since).Round(time.Second), missing))
 	}
 	return nearer(replaceEvery, v.terminations.brake.Wait(now)), nil
 }
@@ -281,7 +318,7 @@ func (v *moves) drain(ctx context.Context, s *cluster, mv *move, now time.Time) 
 		case src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()] || paused(src.candidate):
 		case lost != nil && !src.tried:
 			gone++
-			errs = append(errs, v.keep(ctx, src, lost, now))
+			errs = append(errs, v.keep(ctx, mv, src, lost, now))
 		case v.terminations.braked(src.candidate) || !v.terminations.brake.Take(now):
 			soon = nearer(soon, v.terminations.brake.Wait(now))
 		default:
@@ -318,10 +355,10 @@ func (v *moves) lost(s *cluster, mv *move) error {
 }
 
 // keep takes a node out of a move that has begun to empty others. Its cordon and what is reserved for its pods last until those are gone.
-func (v *moves) keep(ctx context.Context, src *source, why error, now time.Time) error {
+func (v *moves) keep(ctx context.Context, mv *move, src *source, why error, now time.Time) error {
 	src.kept = true
 	v.memory.fail(src.uid(), why, false, now)
-	v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reasonMoveGivenUp, "Disrupt", "The node is not drained to save money: %v", why)
+	v.tellKept(mv, src, why)
 	if v.replacements.begun[src.uid()] != nil || src.node == nil {
 		return nil
 	}
@@ -330,6 +367,15 @@ func (v *moves) keep(ctx context.Context, src *source, why error, now time.Time)
 		return fmt.Errorf("uncordoning Node %s: %w", src.node.Name, err)
 	}
 	return nil
+}
+
+// tellKept records an event on the claim of a node that isn't emptied after all.
+func (v *moves) tellKept(mv *move, src *source, why error) {
+	reason, note := reasonMoveGivenUp, "The node is not drained to save money: %v"
+	if mv.drifted() {
+		reason, note = reasonNoRoom, "The node, which has drifted, is not replaced now: %v"
+	}
+	v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reason, "Disrupt", note, why)
 }
 
 // refused reports whether none of a move's claims could be deleted for a long time.
@@ -390,7 +436,7 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 			v.cordons.fence.Fence(src.node.Name) // Forget has lifted it
 		}
 		v.memory.fail(src.uid(), why, len(mv.Claims) > 0, v.terminations.clock.Now())
-		v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reasonMoveGivenUp, "Disrupt", "The node is not drained to save money: %v", why)
+		v.tellKept(mv, src, why)
 	}
 	for _, node := range mv.Receivers() {
 		if v.memory.received[node].Equal(mv.pays) {

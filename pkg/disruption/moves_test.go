@@ -406,7 +406,7 @@ func TestPolicies(t *testing.T) {
 				p.result = &consolidation.Result{}
 				w.clock.Step(askEvery)
 			}
-			tc.want.Budgets = map[consolidation.Reason]int{consolidation.Underutilized: 0, consolidation.Empty: 0} // the only node is empty and goes
+			tc.want.Budgets = map[consolidation.Reason]int{consolidation.Underutilized: 0, consolidation.Drifted: 0} // the only node is empty and goes
 			if diff := cmp.Diff(tc.want, p.asked[0].Pools["default"]); diff != "" {
 				t.Errorf("policy (-want +got):\n%s", diff)
 			}

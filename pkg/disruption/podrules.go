@@ -176,9 +176,9 @@ func (r *podRules) blocked(bound []*knownPod, now time.Time) *consolidation.Kept
 }
 
 // moving returns the pods that need another node when theirs is emptied, without those that don't count.
-func moving(bound []*corev1.Pod, now time.Time) (out []*corev1.Pod) {
+func moving(m *candidate, bound []*corev1.Pod, drifted bool, now time.Time) (out []*corev1.Pod) {
 	for _, p := range bound {
-		if reschedulable(p, now) && pods.Cost(p) > 0 {
+		if leaves(m, p, drifted, now) && pods.Cost(p) > 0 {
 			out = append(out, p)
 		}
 	}

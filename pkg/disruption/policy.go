@@ -21,12 +21,12 @@ type policies struct {
 	settings *settings
 }
 
-// of returns a pool's policy. left is how many more of its nodes its budgets allow to be disrupted now. Empty nodes aren't the business of
-// consolidation, so the policy allows none.
-func (p *policies) of(pool *karpv1.NodePool, left int) consolidation.Policy {
+// of returns a pool's policy. left is how many more of its nodes its budgets allow to be disrupted now, by reason. Empty nodes aren't the
+// business of consolidation, so the policy allows none.
+func (p *policies) of(pool *karpv1.NodePool, left map[consolidation.Reason]int) consolidation.Policy {
 	out := consolidation.DefaultPolicy()
 	out.Consolidate = cmp.Or(consolidation.ConsolidationPolicy(pool.Spec.Disruption.ConsolidationPolicy), out.Consolidate)
-	out.Budgets = map[consolidation.Reason]int{consolidation.Underutilized: left, consolidation.Empty: 0}
+	out.Budgets = left
 	if d := p.settings.restartCost("NodePool", pool); d != nil {
 		out.RestartCost = *d
 	}
@@ -110,7 +110,7 @@ func (s *settings) report(kind string, obj client.Object, key, text string, err 
 	s.recorder.Eventf(obj, nil, corev1.EventTypeWarning, reasonAnnotation, "Disrupt", "The annotation %s: %q of %s %s is ignored: %v", key, text, kind, name, err)
 }
 
-// moveBudgets counts how many nodes the budgets allow to be disrupted for being underutilized.
+// moveBudgets counts how many nodes the budgets allow to be disrupted by moves.
 type moveBudgets struct {
 	clock        clock.Clock
 	terminations *terminations
@@ -118,13 +118,17 @@ type moveBudgets struct {
 	moves        *moves
 }
 
-// left returns how many more nodes of a pool may be disrupted now. Nodes that are being replaced count, and those of moves from their
-// reservation on.
-func (b *moveBudgets) left(s *cluster, p *karpv1.NodePool) int {
+// left returns how many more nodes of a pool may be disrupted now, by reason. Nodes that are being replaced count, and those of moves from their
+// reservation on, for whatever reason.
+func (b *moveBudgets) left(s *cluster, p *karpv1.NodePool) map[consolidation.Reason]int {
 	total, disrupting := b.terminations.count(s, p, func(m *candidate) bool {
 		return b.terminations.unavailable(m) || b.replacements.begun[m.uid()] != nil || b.moves.has(m.uid())
 	})
-	return max(0, b.allowed(p, total)-disrupting)
+	out := map[consolidation.Reason]int{}
+	for _, reason := range []consolidation.Reason{consolidation.Underutilized, consolidation.Drifted} {
+		out[reason] = max(0, b.allowed(p, total, reason)-disrupting)
+	}
+	return out
 }
 
 // refuse returns why the budgets don't allow a move to begin. never: they wouldn't if nothing else was being disrupted.
@@ -139,13 +143,13 @@ func (b *moveBudgets) refuse(s *cluster, mv *move) (err error, never bool) {
 		total, disrupting := b.terminations.count(s, p, func(m *candidate) bool {
 			return !own[m.uid()] && (b.terminations.unavailable(m) || b.replacements.begun[m.uid()] != nil || b.moves.begun(m.uid()))
 		})
-		if most := b.allowed(p, total); most-disrupting < n {
+		if most := b.allowed(p, total, mv.Reason); most-disrupting < n {
 			return errors.New("the disruption budgets of pool " + p.Name + " allow " + strconv.Itoa(max(0, most-disrupting)) + " of " + strconv.Itoa(n) + " nodes now"), most < n
 		}
 	}
 	return nil, false
 }
 
-func (b *moveBudgets) allowed(p *karpv1.NodePool, total int) int {
-	return allowed(p.Spec.Disruption.Budgets, b.clock, total, karpv1.DisruptionReasonUnderutilized)
+func (b *moveBudgets) allowed(p *karpv1.NodePool, total int, reason consolidation.Reason) int {
+	return allowed(p.Spec.Disruption.Budgets, b.clock, total, karpv1.DisruptionReason(reason))
 }

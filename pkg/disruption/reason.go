@@ -18,10 +18,11 @@ type reason interface {
 }
 
 // reasons returns all reasons. If several apply to a candidate, the first one counts.
-func reasons(cfg *Config, pods cache.Indexer) []reason {
+func reasons(cfg *Config, pods cache.Indexer, rollOuts *rollOuts) []reason {
 	return []reason{
 		interruption{},
 		expiry{cfg.Taken, cfg.DryRun},
+		drift{pods, rollOuts},
 		emptiness{pods, cfg.Nodes},
 	}
 }
@@ -43,4 +44,6 @@ type decision struct {
 	since time.Time
 	// cloud: the cloud ends the instance, so a dry run drains it, too. forced: it does so soon, so neither brake nor pause apply.
 	cloud, forced bool
+	// drift: it ends because it has drifted, which annotations against consolidation don't prevent.
+	drift bool
 }

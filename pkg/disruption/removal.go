@@ -79,7 +79,7 @@ func (r *removals) due(s *cluster, reason reason) (due []*decision, soon time.Du
 		if err != nil {
 			return nil, 0, err
 		}
-		if err := protected(m, bound, now); err != nil {
+		if err := protected(m, bound, now, d.drift); err != nil {
 			r.recorder.Eventf(m.node, m.claim, corev1.EventTypeNormal, reasonBlocked, "Disrupt", "%v", err)
 			continue
 		}
@@ -126,7 +126,7 @@ func (r *removals) remove(ctx context.Context, d *decision) (ended bool, err err
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) || protected(d.candidate, bound, now) != nil {
+	if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) || protected(d.candidate, bound, now, d.drift) != nil {
 		logger.V(3).Info("A pod was bound to an empty node at the last moment; the node stays")
 		return false, nil
 	}

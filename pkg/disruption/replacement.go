@@ -213,6 +213,15 @@ func reschedulable(p *corev1.Pod, now time.Time) bool {
 	return pods.Evictable(p, now) && !pods.Daemon(p) && metav1.GetControllerOfNoCopy(p) != nil
 }
 
+// leaves reports whether a pod needs another node when the node is emptied. On one that has drifted and has a terminationGracePeriod, pods that
+// ask not to be disrupted do, too: they are evicted when that is over.
+func leaves(m *candidate, p *corev1.Pod, drifted bool, now time.Time) bool {
+	if !drifted || !hasDeadline(m) {
+		return reschedulable(p, now)
+	}
+	return pods.Awaited(p, now) && !pods.Terminating(p) && !pods.Daemon(p) && metav1.GetControllerOfNoCopy(p) != nil
+}
+
 // cancel undoes what advance has begun.
 func (r *replacements) cancel(ctx context.Context, m *candidate) error {
 	begun := r.begun[m.uid()]

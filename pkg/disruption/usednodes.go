@@ -23,7 +23,8 @@ type usedNodes struct {
 	// received is until when nodes that took pods of a move are no candidates, by name.
 	received func(node string) time.Time
 	// ending reports whether a node has to end so soon that no pods are to be moved there.
-	ending func(m *candidate, now time.Time) (bool, error)
+	ending   func(m *candidate, now time.Time) (bool, error)
+	rollOuts *rollOuts
 }
 
 // all returns a candidate for each claim with a Node and a pool. occupied returns what else is being done to a node; nil: nothing.
@@ -60,12 +61,17 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 	if price, known := u.price(m.claim); known {
 		out.Price = price
 	}
+	since, drifted := u.rollOuts.forced(m)
+	drifted = drifted && mayRollOut(m.pool, u.rollOuts.clock) // else it is a candidate like others: it may be emptied to save money, and take pods
+	if drifted {
+		out.Forced, out.ForcedAt = consolidation.Drifted, since
+	}
 	known := u.rules.look(bound)
-	out.Blocked = u.blocked(m, bound, known, now)
+	out.Blocked = u.blocked(m, bound, known, drifted, now)
 	out.Pods = make([]consolidation.Pod, 0, len(known))
 	for _, k := range known {
 		var class *capacity.Class
-		if reschedulable(k.Pod, now) {
+		if leaves(m, k.Pod, drifted, now) {
 			class, _ = u.rules.class(k, now)
 		}
 		switch {
@@ -80,7 +86,7 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 }
 
 // blocked returns why a node can't be emptied now, or isn't the business of consolidation; nil: it can.
-func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod, now time.Time) *consolidation.Kept {
+func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod, drifted bool, now time.Time) *consolidation.Kept {
 	after := m.pool.Spec.Disruption.ConsolidateAfter.Duration
 	switch {
 	case condition(m.claim, karpv1.ConditionTypeInitialized) == nil || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true":
@@ -89,14 +95,14 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "its Node is being deleted"}
 	case !objects.Ready(m.node):
 		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "its condition Ready isn't True"}
-	case m.pool.DeletionTimestamp != nil || after == nil:
+	case m.pool.DeletionTimestamp != nil || after == nil && !drifted:
 		return &consolidation.Kept{Kind: consolidation.Disabled}
 	case m.pool.Spec.Replicas != nil:
 		return &consolidation.Kept{Kind: consolidation.Static}
 	case paused(m):
 		return &consolidation.Kept{Kind: consolidation.Paused, Message: "NodePool " + m.pool.Name + " has the annotation " + objects.AnnotationPauseDisruption}
 	}
-	if by := protection(m, bound, now); by != nil {
+	if by := protection(m, bound, now, drifted); by != nil {
 		k := &consolidation.Kept{Kind: consolidation.Protected, Name: by.annotation, Until: by.until}
 		if by.pod != nil {
 			k.Pod = refOf(by.pod)
@@ -104,13 +110,18 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 		return k
 	}
 	if !slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) {
+		if drifted {
+			return &consolidation.Kept{Kind: consolidation.OtherReason, Message: "the node is empty and drifted: it is removed as soon as the pool's disruption budgets allow"}
+		}
 		return &consolidation.Kept{Kind: consolidation.OtherReason,
 			Message: "the node is empty: it is removed when consolidateAfter is over, as soon as the pool's disruption budgets allow"}
 	}
-	if quiet := u.emptiness.quietSince(m).Add(*after); now.Before(quiet) {
-		return &consolidation.Kept{Kind: consolidation.NotQuiet, Until: quiet}
+	if !drifted {
+		if quiet := u.emptiness.quietSince(m).Add(*after); now.Before(quiet) {
+			return &consolidation.Kept{Kind: consolidation.NotQuiet, Until: quiet}
+		}
 	}
-	if k := u.rules.unmovable(known, now); k != nil {
+	if k := u.rules.unmovable(known, now); k != nil || drifted && hasDeadline(m) {
 		return k
 	}
 	return u.rules.blocked(known, now)

@@ -67,7 +67,7 @@ func UnhonoredBy(np *karpv1.NodePool) (lost, idle string) {
 func idleBudgets(np *karpv1.NodePool) []string {
 	var out []string
 	for i, b := range np.Spec.Disruption.Budgets {
-		if len(b.Reasons) == 0 || slices.Contains(b.Reasons, karpv1.DisruptionReasonEmpty) {
+		if len(b.Reasons) == 0 || slices.Contains(b.Reasons, karpv1.DisruptionReasonEmpty) || slices.Contains(b.Reasons, karpv1.DisruptionReasonDrifted) {
 			continue
 		}
 		var reasons []string

@@ -38,6 +38,7 @@ type world struct {
 	mu           sync.Mutex
 	launcher     *Launcher
 	parts        *Controllers
+	spare        atomic.Bool // static pools want one
 	pending      *pending.Pods
 	spending     *spending.Guard
 	reservations *reservations.Ledger
@@ -129,6 +130,7 @@ func (w *world) build() {
 	}
 	w.informers, w.namespaces = f, f.Core().V1().Namespaces().Informer().GetStore()
 	w.parts = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
+		Spare: func(string) bool { return w.spare.Load() },
 		Clock: w.clock, Reservations: w.reservations, Cloud: w, NodeClass: "karpenter.k8s.aws/ec2nodeclass", Claims: w, World: w, Recheck: w, Planner: current{w}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
 		Pending: pods, Owners: owners, Spending: guarding, Gangs: w.gangs, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})

@@ -71,6 +71,8 @@ type Parts struct {
 	Gangs   provisioning.Gangs // nil: no plugin handles groups
 	Daemons func() []*capacity.DaemonSet
 	Judge   staticpool.Judge
+	// Spare reports whether a static pool is to have one node more than its replicas, to take the place of another; nil: none is.
+	Spare func(pool string) bool
 	// Spending is asked before anything is bought; nil: there is no guard.
 	Spending *spending.Guard
 	// Hold, when set, returns why nothing may be launched now (another controller owns nodes and claims), or nil. Changed has to be called
@@ -120,6 +122,9 @@ type Controllers struct {
 func New(cfg Config, p Parts) *Controllers {
 	if p.Judge == nil {
 		p.Judge = func(*corev1.Pod, time.Time) (float64, bool) { return 1, false }
+	}
+	if p.Spare == nil {
+		p.Spare = func(string) bool { return false }
 	}
 	if p.Hold == nil {
 		p.Hold = func() error { return nil }
@@ -189,7 +194,7 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 		unanswered: &unanswered{open: map[string]bool{}}}
 	c.standalone = &standalone{orders: c.orders, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, purchases: c.purchases, committer: c.committer,
 		finisher: c.finisher, cleanup: c.cleanup, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
-	c.staticPools = staticpool.New(staticpool.Parts{State: c.statics, Claims: c.claims, Daemons: p.Daemons, Nodes: c.snapshot.nodes, Judge: p.Judge,
+	c.staticPools = staticpool.New(staticpool.Parts{State: c.statics, Claims: c.claims, Daemons: p.Daemons, Nodes: c.snapshot.nodes, Judge: p.Judge, Spare: p.Spare,
 		Pools:    func() []*capacity.Pool { return c.claims.Pools(p.Cloud.InstanceTypes) },
 		Headroom: c.purchases.Headroom, Committer: c.committer, Paused: paused, Background: c.calls.background, Triggers: c.Triggers,
 		Clock: p.Clock, Options: cfg.Plan})

@@ -60,6 +60,7 @@ func (b *purchases) reserve(p *provisioning.Proposal) provisioning.Outcome {
 		c := p.Claims[n.ID]
 		if c == nil {
 			c = b.claimFor(n, p.For)
+			c.Spare = p.Terms.Spare
 			made, nodes = append(made, c), append(nodes, n)
 		}
 		out.Claims[n.ID] = c

@@ -281,3 +281,20 @@ func TestStaticPoolThatIsGoingGetsNoNodes(t *testing.T) {
 		t.Errorf("%d claims, %q", len(w.claims), w.notes)
 	}
 }
+
+// A static pool gets a spare beside its nodes, and keeps it as long as it is wanted.
+func TestStaticPoolWithASpare(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.never("more than 4 claims", func() bool { return len(w.claims) > 4 }, "Create", "Launch", "Describe")
+	w.wants(3)
+	w.run()
+	w.exactly(3)
+	w.spare.Store(true)
+	w.parts.Triggers.Recount()
+	w.exactly(4)
+	w.spare.Store(false)
+	w.parts.Triggers.Recount()
+	w.until("the spare is gone", func() bool { return len(w.claims) == 3 })
+	w.stop()
+}

@@ -116,7 +116,9 @@ func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin bool) (rea
 	}
 	if ready && begin && !mv.begun {
 		mv.begun = true
-		m.unpaid = append(m.unpaid, mv.Move)
+		if mv.Reason != consolidation.Drifted { // what is made for another reason has nothing to pay for
+			m.unpaid = append(m.unpaid, mv.Move)
+		}
 	}
 	return ready, nil
 }

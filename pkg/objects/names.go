@@ -60,6 +60,9 @@ const (
 	// AnnotationKept on a NodeClaim is written by consolidation, for people: why the node is not emptied, "Young: the node is new: ...".
 	// Internal.
 	AnnotationKept = "dovetail.sh/kept"
+	// AnnotationRollOut on a NodePool is written and read by disruption while nodes of the pool are drifted, and read by the pool status
+	// controller: how far their replacement has come, karpenter.RollOut as JSON. Internal.
+	AnnotationRollOut = "dovetail.sh/roll-out"
 	// AnnotationFailed on a Node is written when its claim is given up and read by the transform of the scheduler's Node informer: why, a
 	// sentence. All of the Node's taints are visible to the scheduler then. Internal.
 	AnnotationFailed = "dovetail.sh/failed"
@@ -109,6 +112,9 @@ const (
 	// ConditionBudgetReached on a NodePool or Provisioner is written by the pool status controller. It is present, and True, only while a
 	// budget keeps nodes from being bought. Stable.
 	ConditionBudgetReached = "dovetail.sh/BudgetReached"
+	// ConditionRollOutPaused on a NodePool is written by the pool status controller. It is present, and True, only while drifted nodes are not
+	// replaced because new nodes didn't prove to work, or drift at once. Stable.
+	ConditionRollOutPaused = "dovetail.sh/RollOutPaused"
 	// ConditionStartupTaintsDeclared on a NodePool or Provisioner is written by the pool status controller. It is present, and False, only
 	// while new nodes get NoExecute taints that the pool doesn't declare. Stable.
 	ConditionStartupTaintsDeclared = "dovetail.sh/StartupTaintsDeclared"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -59,6 +60,8 @@ type passes struct {
 type proposed struct {
 	*consolidation.Proposal
 	only bool
+	// lift are the breakers of the spending guard that one of its moves may probe.
+	lift []guard.Key
 	at   time.Time
 	took time.Duration
 }
@@ -156,7 +159,8 @@ func (c *Consolidation) Consolidate(ctx context.Context) {
 // propose takes a view and has a proposal made from it in the background.
 func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 	start := c.clock.Now()
-	v, err := c.view(ctx)
+	lift := c.dueProbes(r.Probe)
+	v, err := c.view(ctx, lift)
 	if err != nil {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "No view could be taken for consolidation; it is tried again")
@@ -179,7 +183,7 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 			out := c.passes.planner.Propose(&v.View, r.Candidates, o)
 			c.passes.accrual.Observe(out.Rates, r.Candidates, start)
 			count(before, c.passes.accrual.Totals())
-			made = &proposed{Proposal: out, only: r.ProposeOnly, at: start, took: c.clock.Since(start)}
+			made = &proposed{Proposal: out, only: r.ProposeOnly, lift: lift, at: start, took: c.clock.Since(start)}
 			return nil
 		})
 		if err != nil {
@@ -189,14 +193,23 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 	})
 }
 
-// view takes a view for moves: without demand, and with nodes in flight closed, because a move begins only when its capacity is up.
-func (c *Consolidation) view(ctx context.Context) (*View, error) {
+// dueProbes returns the breakers of which a probe may be launched now, if one is wanted for a roll-out: no pod may wait for one.
+func (c *Consolidation) dueProbes(wanted bool) []guard.Key {
+	if !wanted {
+		return nil
+	}
+	return c.planning.spending.DueForMoves()
+}
+
+// view takes a view for moves: without demand, and with nodes in flight closed, because a move begins only when its capacity is up. lift
+// are breakers that stop nothing.
+func (c *Consolidation) view(ctx context.Context, lift []guard.Key) (*View, error) {
 	v, err := c.planning.viewer.view(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	v.Demand = nil
-	c.planning.spending.Restrict(&v.View, func(types.UID) *corev1.Pod { return nil }, nil)
+	c.planning.spending.Restrict(&v.View, func(types.UID) *corev1.Pod { return nil }, lift)
 	for i, n := range v.Nodes {
 		if n.InFlight && !n.Closed {
 			shut := *n

@@ -12,9 +12,11 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // attempt is a move that is to be reserved.
@@ -87,7 +89,7 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 		return
 	}
 	c.cordon(all)
-	v, err := c.view(ctx)
+	v, err := c.view(ctx, p.lift)
 	if err == nil {
 		c.match(v, all)
 		err = c.verify(ctx, v, all)
@@ -98,7 +100,7 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 		}
 		return
 	}
-	out.Moves = c.reserve(ctx, v, all)
+	out.Moves = c.reserve(ctx, v, all, p.lift)
 	if len(all) > 0 {
 		klog.FromContext(ctx).V(2).Info("Reserved capacity for moves", "proposed", len(all), "reserved", len(out.Moves))
 	}
@@ -156,7 +158,7 @@ func (c *Consolidation) match(v *View, all []*attempt) {
 		}
 		c.matchPods(a, nodes)
 		for _, n := range a.New {
-			if why := changed(offers, n); why != "" {
+			if why := changed(offers, n, a.Reason == consolidation.Drifted); why != "" {
 				a.fail("%s", why)
 			}
 		}
@@ -208,8 +210,8 @@ func offersOf(pools []*capacity.Pool) map[string]map[capacity.OfferKey]float64 {
 	return out
 }
 
-// changed returns why a new node can't be bought as it was proposed: for a move a price that has risen is a reason.
-func changed(offers map[string]map[capacity.OfferKey]float64, n *capacity.PlannedNode) string {
+// changed returns why a new node can't be bought as it was proposed: for a move that is to save something a price that has risen is a reason.
+func changed(offers map[string]map[capacity.OfferKey]float64, n *capacity.PlannedNode, anyPrice bool) string {
 	of, ok := offers[n.Pool.Name]
 	if !ok {
 		return "pool " + n.Pool.Name + " is gone"
@@ -218,7 +220,7 @@ func changed(offers map[string]map[capacity.OfferKey]float64, n *capacity.Planne
 		switch price, there := of[o.Key()]; {
 		case !there:
 			return fmt.Sprintf("%s in %s is not available any more", o.Type.Name, o.Offer.Zone)
-		case price > o.Offer.Price:
+		case price > o.Offer.Price && !anyPrice:
 			return fmt.Sprintf("the price of %s in %s has risen", o.Type.Name, o.Offer.Zone)
 		}
 	}
@@ -358,13 +360,13 @@ func disrupted(o *corev1.Node) *corev1.Node {
 	return o
 }
 
-// reserve reserves capacity for the moves that can be made, and returns those for which that worked.
-func (c *Consolidation) reserve(ctx context.Context, v *View, all []*attempt) (out []consolidation.Due) {
+// reserve reserves capacity for the moves that can be made, and returns those for which that worked. lift are the breakers that they may probe.
+func (c *Consolidation) reserve(ctx context.Context, v *View, all []*attempt, lift []guard.Key) (out []consolidation.Due) {
 	for _, a := range all {
 		if a.why != "" {
 			continue
 		}
-		if due := c.commit(ctx, v, a); due != nil {
+		if due := c.commit(ctx, v, a, lift); due != nil {
 			out = append(out, *due)
 		}
 	}
@@ -372,7 +374,7 @@ func (c *Consolidation) reserve(ctx context.Context, v *View, all []*attempt) (o
 }
 
 // commit reserves capacity for one move; nil: it could not, and a.why says why.
-func (c *Consolidation) commit(ctx context.Context, v *View, a *attempt) *consolidation.Due {
+func (c *Consolidation) commit(ctx context.Context, v *View, a *attempt, lift []guard.Key) *consolidation.Due {
 	reserved := false
 	place := func(l *ledger.Ledger, id string, placements []capacity.Placement, now time.Time) {
 		for i := range placements {
@@ -385,8 +387,11 @@ func (c *Consolidation) commit(ctx context.Context, v *View, a *attempt) *consol
 	for _, n := range a.New {
 		plan.CostPerHour += n.Price
 	}
-	made := c.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: place,
-		Terms: Terms{Moves: true, Whole: true, Pod: func(uid types.UID) *corev1.Pod { return a.pods[uid] }}})
+	terms := Terms{Moves: true, Whole: true, Pod: func(uid types.UID) *corev1.Pod { return a.pods[uid] }}
+	if a.Reason == consolidation.Drifted {
+		c.probe(plan, &terms, lift)
+	}
+	made := c.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: place, Terms: terms})
 	if !reserved {
 		if made.Why == "" {
 			made.Why = "what was free for its pods has been taken"
@@ -407,6 +412,22 @@ func (c *Consolidation) commit(ctx context.Context, v *View, a *attempt) *consol
 	}
 	c.Reserved(due.Key, *a.Move, uses)
 	return due
+}
+
+// probe makes the one new node of a plan the probe of a breaker that stops it, if a probe is due.
+func (c *Consolidation) probe(plan *capacity.Plan, terms *Terms, lift []guard.Key) {
+	if len(plan.Nodes) != 1 || len(lift) == 0 {
+		return
+	}
+	due := c.planning.spending.DueForMoves()
+	workloads, _ := c.planning.spending.WantedOn(plan, terms.Pod)
+	for _, key := range lift {
+		own := *plan.Nodes[0]
+		if slices.Contains(due, key) && spending.Probes(key, &own, workloads[own.ID], c.planning.spending.Tried(key)) {
+			plan.Nodes[0], terms.Lifted, terms.Probe = &own, due, key
+			return
+		}
+	}
 }
 
 // avoid keeps new nodes that could not be bought from being proposed again at once.

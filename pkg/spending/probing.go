@@ -29,6 +29,16 @@ func (g *Guard) Due() []guard.Key {
 	return g.state.breakers.Due(now, func(k guard.Key) bool { return now.Sub(g.probing.idle[k]) < idleFor })
 }
 
+// DueForMoves is Due for pods that run: it also returns breakers for which no pod waits.
+func (g *Guard) DueForMoves() []guard.Key {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state.breakers.Due(g.clock.Now(), nil)
+}
+
 // Fruitless records that no pod waits for a probe of the breaker, or none can be planned: the breaker is checked again in a while, or when
 // it stops pods.
 func (g *Guard) Fruitless(key guard.Key) {

@@ -21,6 +21,7 @@ type Controller struct {
 	pools      func() []*capacity.Pool
 	daemons    func() []*capacity.DaemonSet
 	occupancy  *occupancy
+	spare      func(pool string) bool
 	headroom   func() (n int, why string)
 	committer  provisioning.Committer
 	paused     func() bool
@@ -38,6 +39,8 @@ type Parts struct {
 	Daemons func() []*capacity.DaemonSet
 	Nodes   Nodes
 	Judge   Judge
+	// Spare reports whether a pool is to have one node more than its replicas, which takes the place of another.
+	Spare func(pool string) bool
 	// Headroom returns how many more claims may be in flight, and why there may be no more than that.
 	Headroom  func() (n int, why string)
 	Committer provisioning.Committer
@@ -52,7 +55,7 @@ type Parts struct {
 
 // New returns a Controller that does nothing until Serve.
 func New(p Parts) *Controller {
-	return &Controller{state: p.State, claims: p.Claims, pools: p.Pools, daemons: p.Daemons, occupancy: &occupancy{p.Nodes, p.Judge, p.Clock},
+	return &Controller{state: p.State, claims: p.Claims, pools: p.Pools, daemons: p.Daemons, occupancy: &occupancy{p.Nodes, p.Judge, p.Clock}, spare: p.Spare,
 		headroom: p.Headroom, committer: p.Committer, paused: p.Paused, background: p.Background, triggers: p.Triggers, clock: p.Clock, options: p.Options}
 }
 
@@ -109,12 +112,16 @@ func (s *Controller) Keep(ctx context.Context) (again bool) {
 		}
 	}
 	for _, p := range pools {
-		if have[p.Name] == *p.Replicas {
+		want := *p.Replicas
+		if s.spare(p.Name) {
+			want++
+		}
+		if have[p.Name] == want {
 			s.state.shortage(p.Name, "")
 			continue
 		}
 		again = true
-		if have[p.Name] > *p.Replicas || p.Unready == "" && s.mayGrow(p.Name) {
+		if have[p.Name] > want || p.Unready == "" && s.mayGrow(p.Name) {
 			s.keepPool(ctx, p)
 		}
 	}
@@ -144,11 +151,16 @@ func (s *Controller) keepPool(ctx context.Context, p *capacity.Pool) {
 		return // the deletion of the pool ends its nodes
 	}
 	liveClaims := s.liveClaims(p.Name, written, ending)
+	spare := s.spare(p.Name)
 	switch n := int64(len(liveClaims)) - replicas; {
-	case n > 0:
+	case n > 1 && spare:
+		s.shrink(ctx, p, liveClaims, int(n-1))
+	case n > 0 && !spare:
 		s.shrink(ctx, p, liveClaims, int(n))
 	case n < 0:
-		s.grow(ctx, p, -n)
+		s.grow(ctx, p, -n, false)
+	case n == 0 && spare:
+		s.grow(ctx, p, 1, true)
 	}
 }
 
@@ -174,8 +186,8 @@ func (s *Controller) liveClaims(pool string, written, ending map[string]bool) ma
 	return out
 }
 
-// grow launches up to n nodes for a static pool.
-func (s *Controller) grow(ctx context.Context, p *capacity.Pool, n int64) {
+// grow launches up to n nodes for a static pool. spare: it is one that takes the place of another.
+func (s *Controller) grow(ctx context.Context, p *capacity.Pool, n int64, spare bool) {
 	if p.Unready != "" || !s.mayGrow(p.Name) {
 		return // the pool's conditions or events say why
 	}
@@ -196,7 +208,7 @@ func (s *Controller) grow(ctx context.Context, p *capacity.Pool, n int64) {
 		own.ID = fmt.Sprint("new-", i)
 		plan.Nodes = append(plan.Nodes, &own)
 	}
-	out := s.committer.Commit(ctx, &provisioning.Proposal{Plan: plan, For: capacity.ForPool, Requester: s.state,
+	out := s.committer.Commit(ctx, &provisioning.Proposal{Plan: plan, For: capacity.ForPool, Requester: s.state, Terms: provisioning.Terms{Spare: spare},
 		Workload: guard.Workload{Owner: "NodePool/" + p.Name}})
 	if s.state.shortage(p.Name, out.Why); out.Why != "" && !out.Paused {
 		s.state.waitFor(p.Name, limitPause)

@@ -17,14 +17,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
-// emptyings judges the nodes that the product empties to save money, at the moment of each deletion of a claim and of each eviction. What
+// emptyings judges the nodes that the product empties to save money or because they have drifted, at the moment of each deletion of a claim and of each eviction. What
 // it finds is only held against the product if the node didn't end for another reason; outcome is asked for it.
 //
 // Rules, for a node with pods at the moment when its claim is deleted:
 //
-//   - Its pool consolidates, it is older than its first hour, and no pod came within consolidateAfter.
+//   - Its pool consolidates, it is older than its first hour, and no pod came within consolidateAfter; or its claim has drifted.
 //   - Nothing on it asks not to be disrupted; all of its pods have a controller and the product's scheduler; and no disruption budget
-//     forbids the eviction of one of them.
+//     forbids the eviction of one of them. A node that has drifted and has a terminationGracePeriod doesn't wait for that.
 //   - No more nodes of the pool are being ended than its budgets allow.
 //   - I1: all pods that have to move, those of other nodes that are being emptied among them, fit on Ready, initialized nodes that are not
 //     being disrupted. At each later eviction they still fit beside the pods that were there then.
@@ -79,6 +79,7 @@ type emptied struct {
 	at          time.Time
 	leader      int
 	forced      bool // it had to end
+	drifted     bool // its claim had the condition
 	wrong       []string
 	// going are the claims of its pool that were being deleted then, it among them; allowed is how many its budgets allowed, of nodes.
 	going          []string
@@ -238,6 +239,7 @@ func (e *emptyings) deletes(m *moment, claim *karpv1.NodeClaim) {
 	e.paid.bills(m, e.jumped)
 	r.cost, r.billed = m.restarts(pool, on), e.paid.billed[r.pool]
 	behind, together := e.late()
+	r.drifted = condition(claim, karpv1.ConditionTypeDrifted)
 	r.wrong = append(r.wrong, e.objections(m, pool, claim, node, on, behind)...)
 	for name, other := range m.claims {
 		if other.DeletionTimestamp != nil && other.Labels[karpv1.NodePoolLabelKey] == r.pool && m.live[other.Status.ProviderID] {
@@ -250,6 +252,9 @@ func (e *emptyings) deletes(m *moment, claim *karpv1.NodeClaim) {
 	r.going = append(r.going, claim.Name)
 	r.nodes = max(r.nodes, e.most[r.pool].nodes)
 	r.allowed = allowedBy(pool.Spec.Disruption.Budgets, r.nodes, karpv1.DisruptionReasonUnderutilized)
+	if r.drifted { // it may be emptied for either reason
+		r.allowed = max(r.allowed, allowedBy(pool.Spec.Disruption.Budgets, r.nodes, karpv1.DisruptionReasonDrifted))
+	}
 	if together {
 		e.made["consolidation: allowed, two leaders at once"]++
 		r.going = nil
@@ -261,7 +266,9 @@ func (e *emptyings) deletes(m *moment, claim *karpv1.NodeClaim) {
 func (e *emptyings) objections(m *moment, pool *karpv1.NodePool, claim *karpv1.NodeClaim, node *corev1.Node, on []*corev1.Pod, behind time.Duration) (out []string) {
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	d := pool.Spec.Disruption
+	drifted := condition(claim, karpv1.ConditionTypeDrifted)
 	switch {
+	case drifted:
 	case d.ConsolidationPolicy == karpv1.ConsolidationPolicyWhenEmpty:
 		say("its pool consolidates empty nodes only")
 	case d.ConsolidateAfter.Duration == nil:
@@ -269,7 +276,7 @@ func (e *emptyings) objections(m *moment, pool *karpv1.NodePool, claim *karpv1.N
 	case pool.Spec.Replicas != nil:
 		say("its pool is static")
 	}
-	if age := m.at.Sub(claim.CreationTimestamp.Time) + e.jumped + behind; age < firstHour && !costsNothing(pool) {
+	if age := m.at.Sub(claim.CreationTimestamp.Time) + e.jumped + behind; age < firstHour && !drifted && !costsNothing(pool) {
 		say("it is %s old, in its first hour", age)
 	}
 	for what, annotations := range map[string]map[string]string{"NodeClaim": claim.Annotations, "Node": node.Annotations} {
@@ -279,14 +286,15 @@ func (e *emptyings) objections(m *moment, pool *karpv1.NodePool, claim *karpv1.N
 	}
 	for _, p := range on {
 		since := boundFor(p, m.at)
-		if d.ConsolidateAfter.Duration != nil && since+e.jumped+behind < *d.ConsolidateAfter.Duration {
+		if !drifted && d.ConsolidateAfter.Duration != nil && since+e.jumped+behind < *d.ConsolidateAfter.Duration {
 			say("pod %s came %s ago, consolidateAfter is %s", p.Name, since, *d.ConsolidateAfter.Duration)
 		}
 		if since <= behind || p.DeletionTimestamp != nil {
 			continue
 		}
+		deadline := drifted && claim.Spec.TerminationGracePeriod != nil
 		switch {
-		case p.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true":
+		case p.Annotations[karpv1.DoNotDisruptAnnotationKey] == "true" && !deadline:
 			say("pod %s asks not to be disrupted", p.Name)
 		case metav1.GetControllerOfNoCopy(p) == nil:
 			say("pod %s has no controller", p.Name)
@@ -294,7 +302,7 @@ func (e *emptyings) objections(m *moment, pool *karpv1.NodePool, claim *karpv1.N
 			say("pod %s is placed by another scheduler", p.Name)
 		}
 		for _, b := range m.budgets {
-			if budgetSelects(b, p) && readyPod(p) && e.refuses(b, m.at, behind) {
+			if !deadline && budgetSelects(b, p) && readyPod(p) && e.refuses(b, m.at, behind) {
 				say("the disruption budget %s allows no eviction of pod %s: %+v", b.Name, p.Name, b.Status)
 			}
 		}

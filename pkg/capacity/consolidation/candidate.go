@@ -34,6 +34,8 @@ type Candidate struct {
 	Ending bool
 	// Forced: it has to be emptied for this reason, whatever that costs; empty: it needn't.
 	Forced Reason
+	// ForcedAt is since when.
+	ForcedAt time.Time
 }
 
 // Pod is a reschedulable pod of a candidate.

@@ -9,7 +9,7 @@ import (
 // choose proposes the moves of the plan that are due, best first, within the budgets, and says why the others are not.
 func (s *pass) choose(drafts []*draft) {
 	slices.SortStableFunc(drafts, func(a, b *draft) int {
-		return cmp.Or(s.urgency(b)-s.urgency(a), cmp.Compare(b.Saves/b.Disruption, a.Saves/a.Disruption))
+		return cmp.Or(s.urgency(b)-s.urgency(a), s.turnOf(a)-s.turnOf(b), cmp.Compare(b.Saves/b.Disruption, a.Saves/a.Disruption))
 	})
 	for _, d := range drafts {
 		if reason := s.forcedBy(d); reason != "" {
@@ -50,6 +50,17 @@ func (s *pass) urgency(d *draft) int {
 	return 2
 }
 
+// turnOf returns the place of a move among those for reasons with a budget; 0: it has none.
+func (s *pass) turnOf(d *draft) int {
+	first := 0
+	for _, at := range d.nodes {
+		if n := s.turn[at]; n > 0 && (first == 0 || n < first) {
+			first = n
+		}
+	}
+	return first
+}
+
 // notDue returns why a move is not made now; without a kind: it is.
 func (s *pass) notDue(d *draft) Kept {
 	c := s.plan.c
@@ -62,6 +73,11 @@ func (s *pass) notDue(d *draft) Kept {
 	}
 	if d.short != "" {
 		return Kept{Kind: OtherReason, Message: d.short}
+	}
+	for _, n := range d.New { // money can wait until it is known whether such nodes work
+		if policy := c.o.Pools[n.Pool.Name]; policy.Canary != "" {
+			return Kept{Kind: RollOut, Message: policy.unproven(n.Pool.Name)}
+		}
 	}
 	if d.Saves <= total*lowest {
 		return Kept{Kind: Dearer, Price: total, Cheapest: total - d.Saves}

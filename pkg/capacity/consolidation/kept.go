@@ -39,6 +39,7 @@ const (
 	Budget          Kind = "Budget"          // the disruption budget for Reason allows no more nodes
 	Limit           Kind = "Limit"           // new nodes would exceed a limit of the pool Name
 	Flexibility     Kind = "SpotFlexibility" // only Count of Needed instance types are cheaper
+	RollOut         Kind = "RollOut"         // it isn't known yet whether the new nodes work, Message
 )
 
 // Kept is the reason why a node is kept, with the details that its kind has.

@@ -38,6 +38,19 @@ type Policy struct {
 	Budgets map[Reason]int
 	// SpotFlexibility is how many instance types must be cheaper before a spot node is replaced by a spot node.
 	SpotFlexibility int
+	// Canary is the name of a roll-out, if it isn't known yet whether new nodes of the pool work: pools with the same name launch one node
+	// at a time, all together, for nodes that have to go. Empty: it is known.
+	Canary string
+	// Held is why not even that one may be launched now; empty: it may.
+	Held string
+}
+
+// unproven says why no node of a pool is launched for a move.
+func (p *Policy) unproven(pool string) string {
+	if p.Held != "" {
+		return p.Held
+	}
+	return "nodes of pool " + pool + " are launched one at a time until one of them has proved to work"
 }
 
 // DefaultPolicy returns the policy of a pool that sets nothing, without budgets.

@@ -3,7 +3,6 @@ package consolidation
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -75,12 +74,13 @@ type pass struct {
 	empty, forced    []int32
 	left             map[string]map[Reason]int
 	done             map[int32]bool // nodes that have a move
+	turn             map[int32]int  // of nodes that have to go: in which order the plan empties them
 }
 
 // sort divides the candidates by what may happen to them.
 func (s *pass) sort() {
 	c := s.plan.c
-	s.done = map[int32]bool{}
+	s.done, s.turn = map[int32]bool{}, map[int32]int{}
 	for i := range c.nodes[:c.existing] {
 		n, at := &c.nodes[i], int32(i)
 		if n.c == nil {
@@ -182,46 +182,6 @@ func (s *pass) propose(d *draft, reason Reason) {
 	s.out.Moves = append(s.out.Moves, d.Move)
 	for _, at := range d.nodes {
 		s.done[at] = true
-	}
-}
-
-// atOnce is how many nodes that have to go are planned together.
-const atOnce = 50
-
-// emptyForced empties the nodes that have to go: those without budget first, then those with the fewest pods, then the oldest.
-func (s *pass) emptyForced() {
-	c := s.plan.c
-	s.plan.most = math.MaxInt32
-	slices.SortStableFunc(s.forced, func(a, b int32) int {
-		x, y := c.nodes[a].c, c.nodes[b].c
-		first := func(x *Candidate) int {
-			if x.Forced.Budgeted() {
-				return 1
-			}
-			return 0
-		}
-		return cmp.Or(first(x)-first(y), cmp.Compare(min(len(x.Pods), 1), min(len(y.Pods), 1)), x.CreatedAt.Compare(y.CreatedAt))
-	})
-	var set []int32
-	for _, at := range s.forced {
-		if !s.spend([]int32{at}, c.nodes[at].c.Forced) {
-			s.plan.kept[at] = Kept{Kind: Budget, Reason: c.nodes[at].c.Forced}
-			continue
-		}
-		set = append(set, at)
-	}
-	for part := range slices.Chunk(set, atOnce) {
-		if t := s.plan.try(part, 0, true); t.kept.Kind == "" {
-			s.plan.commit(t)
-			continue
-		}
-		for _, at := range part { // one of them is in the others' way
-			if t := s.plan.try([]int32{at}, 0, true); t.kept.Kind == "" {
-				s.plan.commit(t)
-			} else {
-				s.plan.kept[at] = t.kept
-			}
-		}
 	}
 }
 

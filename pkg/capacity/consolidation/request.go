@@ -16,6 +16,8 @@ type Request struct {
 	Pools map[string]Policy
 	// ProposeOnly: nothing is reserved; the result says which moves would be made.
 	ProposeOnly bool
+	// Probe: a node may be launched to find out whether such nodes work, also where the spending guard pauses launches and a probe is due.
+	Probe bool
 }
 
 // Result is what has become of a Request: each candidate is in one of the moves, or is kept.

@@ -39,6 +39,7 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 	p.registrations(np, set)
 	paused(set, np.Annotations[objects.AnnotationGuard])
 	p.budget(np.Name, set)
+	rollingOut(np, set)
 	if err := p.startupTaintsDeclared(np, set); err != nil {
 		return err
 	}
@@ -51,6 +52,16 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 		return err
 	}
 	return p.stampPool(ctx, base)
+}
+
+// rollingOut sets the condition that tells why drifted nodes are not replaced, from what disruption records on the pool.
+func rollingOut(np *karpv1.NodePool, set status.ConditionSet) {
+	record, _ := karpenter.RollOutOf(np)
+	if reason, why := record.Problem(); reason != "" {
+		set.SetTrueWithReason(objects.ConditionRollOutPaused, reason, shorten(why))
+	} else if set.Get(objects.ConditionRollOutPaused) != nil {
+		_ = set.Clear(objects.ConditionRollOutPaused)
+	}
 }
 
 // classReady copies the Ready condition of the pool's node class to the pool.

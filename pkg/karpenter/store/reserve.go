@@ -25,7 +25,12 @@ func (s *Store) reserve(c *capacity.Claim) error {
 	if one == nil {
 		return fmt.Errorf("NodePool %s: %w: there is none", c.Pool, ErrPoolUnusable)
 	}
-	if err := s.used.Over(one.pool.Limits, c); err != nil {
+	limits := one.pool.Limits
+	if most, limited := limits[capacity.ResourceNodes]; limited && c.Spare { // or a pool whose limit is its replicas could replace no node
+		limits = limits.Clone()
+		limits[capacity.ResourceNodes] = most + 1
+	}
+	if err := s.used.Over(limits, c); err != nil {
 		return fmt.Errorf("%s: %w", karpenter.NameForUser(one.object), err)
 	}
 	s.used.Set(c, true)

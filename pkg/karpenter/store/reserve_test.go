@@ -144,3 +144,21 @@ func TestPlansThatRaceKeepTheLimits(t *testing.T) {
 		t.Errorf("only %v of %v is used, with demand for more", used, limit)
 	}
 }
+
+// A node that takes the place of another may exceed the limit of nodes by one, and no other limit.
+func TestReserveASpare(t *testing.T) {
+	w := newWorld(t, newFakeAPI(testClass("default"), testPool("default", limited(karpv1.Limits{"cpu": resource.MustParse("10"), "nodes": resource.MustParse("1")})))).ready()
+	spare := func(name string, cpu int64) *capacity.Claim {
+		return testClaim(name, func(c *capacity.Claim) {
+			c.Requests, c.Largest, c.Spare = nil, capacity.Resources{"cpu": cpu}, true
+		})
+	}
+	if err := w.Reserve(testClaim("a"))[0]; err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range w.Reserve(spare("large", 20000), spare("b", 1000), spare("c", 1000)) {
+		if (err == nil) != (i == 1) {
+			t.Errorf("claim %d: %v", i, err)
+		}
+	}
+}

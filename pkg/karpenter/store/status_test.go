@@ -75,6 +75,13 @@ func TestPoolConditions(t *testing.T) {
 				"NodeClassReady":      "True", "Ready": "False UnhealthyDependents: ValidationSucceeded=False", objects.ConditionFieldsHonored: "True",
 			},
 		},
+		"a canary has failed": {
+			pool: func(np *karpv1.NodePool) {
+				np.Annotations = map[string]string{objects.AnnotationRollOut: `{"template":"t","failed":1,"until":"2026-11-25T10:00:00Z","why":"it ended"}`}
+			}, class: readyClass("default"),
+			want: map[string]string{"ValidationSucceeded": "True", "NodeClassReady": "True", "Ready": "True", objects.ConditionFieldsHonored: "True",
+				objects.ConditionRollOutPaused: "True"},
+		},
 		"no class of that name": {
 			want: map[string]string{
 				"ValidationSucceeded": "True", "Ready": "False UnhealthyDependents: NodeClassReady=False", objects.ConditionFieldsHonored: "True",
@@ -249,11 +256,11 @@ func TestBudgetsThatLimitNothingAreReported(t *testing.T) {
 	w := newWorld(t, newFakeAPI(readyClass("default"), testPool("default", plain, func(np *karpv1.NodePool) {
 		np.Spec.Disruption.Budgets = []karpv1.Budget{
 			{Nodes: "10%"},
-			{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonDrifted, karpv1.DisruptionReasonUnderutilized}},
+			{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonUnderutilized}},
 			{Nodes: "5", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonEmpty, karpv1.DisruptionReasonDrifted}},
 		}
 	}))).leading()
-	const want = "without effect, which is harmless: spec.disruption.budgets[1] (no node is terminated for the reason Drifted or Underutilized)"
+	const want = "without effect, which is harmless: spec.disruption.budgets[1] (no node is terminated for the reason Underutilized)"
 	w.eventually("it is said", func() bool {
 		c := w.getPool("default").StatusConditions().Get(objects.ConditionFieldsHonored)
 		return c.IsTrue() && c.Message == want

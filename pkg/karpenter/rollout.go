@@ -1,0 +1,118 @@
+package karpenter
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/awslabs/operatorpkg/status"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// RollOut is how far the replacement of a pool's drifted nodes has come: the value of objects.AnnotationRollOut, as JSON.
+//
+//	launched -> proved: a node of the template is initialized and has held a pod Ready for long enough
+//	launched -> failed: it has ended before, or takes too long. Nothing is launched before Until
+//	failed -> launched: another one
+//	any -> nothing:     the template changes, or no node is drifted any more
+type RollOut struct {
+	// Template stands for what nodes are launched from now, Since is when it was first seen.
+	Template string    `json:"template"`
+	Since    time.Time `json:"since"`
+	// Proved: a node of the template has proved to work.
+	Proved bool `json:"proved,omitempty"`
+	// Canaries are the NodeClaims that were launched to find that out, Launched is when the last of them was.
+	Canaries []string  `json:"canaries,omitempty"`
+	Launched time.Time `json:"launched,omitzero"`
+	// Failed is how many have failed in a row, Why what the last one failed of; no other is launched before Until.
+	Failed int       `json:"failed,omitempty"`
+	Until  time.Time `json:"until,omitzero"`
+	Why    string    `json:"why,omitempty"`
+	// Again are NodeClaims that drifted soon after their launch, although the template was the same. They are not replaced.
+	Again []string `json:"again,omitempty"`
+}
+
+// RollOutOf returns what is recorded on a pool; false: nothing that can be read.
+func RollOutOf(np *karpv1.NodePool) (RollOut, bool) {
+	var out RollOut
+	text, ok := np.Annotations[objects.AnnotationRollOut]
+	if !ok || json.Unmarshal([]byte(text), &out) != nil {
+		return RollOut{}, false
+	}
+	return out, true
+}
+
+// Problem returns why the roll-out doesn't go on, as reason and sentence of a condition; empty: it does.
+func (r *RollOut) Problem() (reason, why string) {
+	if r.Failed > 0 && !r.Proved {
+		return "CanaryFailed", fmt.Sprintf("no drifted node is replaced by a new one before %s: %s (%d in a row)", r.Until.UTC().Format(time.RFC3339), r.Why, r.Failed)
+	}
+	if len(r.Again) > 0 {
+		return "DriftsAgain", fmt.Sprintf("NodeClaims %s drifted within minutes of their launch, though neither the pool nor its node class has changed: they are not replaced",
+			strings.Join(r.Again[:min(len(r.Again), 5)], ", "))
+	}
+	return "", ""
+}
+
+// Template returns what stands for the things that nodes of a pool are launched from: they can't drift as long as both strings are the same,
+// unless somebody changes them or their claims. pool is for what the pool says, class for its node class and what the cloud has resolved it to.
+func Template(np *karpv1.NodePool, nc status.Object, k *cloudprovider.NodeClassKind) (pool, class string, err error) {
+	requirements, err := json.Marshal(np.Spec.Template.Spec.Requirements)
+	if err != nil {
+		return "", "", fmt.Errorf("reading the requirements of NodePool %s: %w", np.Name, err)
+	}
+	pool = sum(np.Hash(), string(requirements))
+	if nc == nil {
+		return pool, "", nil
+	}
+	raw, err := json.Marshal(nc)
+	if err != nil {
+		return "", "", fmt.Errorf("reading %s %s: %w", k.Kind, nc.GetName(), err)
+	}
+	var fields struct{ Status map[string]any }
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return "", "", fmt.Errorf("reading %s %s: %w", k.Kind, nc.GetName(), err)
+	}
+	delete(fields.Status, "conditions")
+	return pool, sum(string(nc.GetUID()), fmt.Sprint(nc.GetGeneration()), nc.GetAnnotations()[k.HashKey], canonical(fields.Status)), nil
+}
+
+// canonical returns a text for a value that is the same for the same things in another order. Of what has an id only that counts: its other
+// fields may change all the time.
+func canonical(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		if id, ok := v["id"].(string); ok {
+			return id
+		}
+		var out []string
+		for key, value := range v {
+			out = append(out, key+"="+canonical(value))
+		}
+		slices.Sort(out)
+		return "{" + strings.Join(out, " ") + "}"
+	case []any:
+		var out []string
+		for _, value := range v {
+			out = append(out, canonical(value))
+		}
+		slices.SortFunc(out, cmp.Compare)
+		return "[" + strings.Join(out, " ") + "]"
+	}
+	return fmt.Sprint(v)
+}
+
+func sum(texts ...string) string {
+	h := fnv.New64a()
+	for _, t := range texts {
+		_, _ = fmt.Fprintf(h, "%d %s ", len(t), t) // never fails
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
