@@ -45,6 +45,18 @@ func TestInstanceTypesComeInPages(t *testing.T) {
 	}
 }
 
+// A dry run of a call that changes nothing says only that the caller may make it. Karpenter begins with one.
+func TestDescribeCallsCanBeDryRuns(t *testing.T) {
+	a := newAccount(t)
+	if _, err := a.ec2.DescribeInstanceTypes(a.ctx, &awsec2.DescribeInstanceTypesInput{DryRun: aws.Bool(true)}); code(err) != "DryRunOperation" {
+		t.Errorf("a dry run of DescribeInstanceTypes: %v", err)
+	}
+	wrong := &awsec2.DescribeInstancesInput{DryRun: aws.Bool(true), InstanceIds: []string{"i-00000000000000000"}}
+	if _, err := a.ec2.DescribeInstances(a.ctx, wrong); code(err) != "InvalidInstanceID.NotFound" {
+		t.Errorf("a dry run for an unknown instance: %v", err)
+	}
+}
+
 func TestAnInstanceTypeTellsItsHardware(t *testing.T) {
 	a := newAccount(t)
 	out := must(a.ec2.DescribeInstanceTypes(a.ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"g5.12xlarge", "p4d.24xlarge", "inf2.24xlarge"}}))
