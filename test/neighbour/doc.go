@@ -14,7 +14,7 @@
 //  5. For the hold (30 minutes, so that it checks each claim for drift several times) it replaces no node, no claim is lost, and none is
 //     Drifted.
 //  6. Dovetail starts beside it, and is paused until Karpenter stops. Then it holds all nodes, among them the one that Karpenter launched,
-//     for a fifth of the time.
+//     for a tenth of the time.
 //  7. Dovetail launches a node for a new pod, and ends Karpenter's node when it is empty.
 //
 // After each step the claims, the nodes and EC2's instances must be the same machines, and a claim's hashes those of its pool and its class. The

@@ -17,8 +17,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
-// patience bounds everything but the builds and the holds.
-const patience = 20 * time.Minute
+const (
+	// patience bounds everything but the builds and the holds, atMost each wait until nodes and pods are at rest.
+	patience = 20 * time.Minute
+	atMost   = 4 * time.Minute
+)
 
 func main() {
 	binary := flag.String("karpenter", filepath.Join("bin", "karpenter-aws"), "karpenter-provider-aws's main")
@@ -81,7 +84,7 @@ func run(ctx context.Context, binary string, hold time.Duration) (err error) {
 func logTo(w io.Writer) error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
-	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true", "v": "2"} {
 		if err := flags.Set(name, value); err != nil {
 			return fmt.Errorf("setting up logging: %w", err)
 		}

@@ -145,9 +145,29 @@ func (st *state) without(other *state) (out []*karpv1.NodeClaim) {
 	return out
 }
 
+// pending describes the pods that have no node.
+func (s *system) pending(st *state) (out string) {
+	var events corev1.EventList
+	if err := s.Client().List(context.Background(), &events); err != nil {
+		return fmt.Sprintf("\nlisting events: %v", err)
+	}
+	for _, p := range st.pods {
+		if cluster.Bound(&p) {
+			continue
+		}
+		out += fmt.Sprintf("\n%s %+v", p.Name, p.Status.Conditions)
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == p.UID {
+				out += fmt.Sprintf("\n  %s %s: %s", cmp.Or(e.ReportingController, e.Source.Component), e.Reason, e.Message)
+			}
+		}
+	}
+	return out
+}
+
 // settled waits until so many nodes are at rest, checks them, and returns the state.
 func (s *system) settled(ctx context.Context, n int) (*state, error) {
-	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	for said := time.Now(); ; {
 		if err := s.failed(); err != nil {
@@ -170,7 +190,7 @@ func (s *system) settled(ctx context.Context, n int) (*state, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return st, fmt.Errorf("waiting for %d nodes: %s: %w", n, missing, context.Cause(ctx))
+			return st, fmt.Errorf("waiting for %d nodes: %s: %w%s", n, missing, context.Cause(ctx), s.pending(st))
 		case <-time.After(time.Second):
 		}
 	}

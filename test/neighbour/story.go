@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/karpenter"
@@ -43,25 +42,38 @@ func (s *system) story(ctx context.Context, hold time.Duration) error {
 	if err := s.giveBack(ctx); err != nil {
 		return err
 	}
-	say("Dovetail holds the nodes for %s", hold/5)
-	if err := s.hold(ctx, hold/5); err != nil {
+	say("Dovetail holds the nodes for %s", hold/10)
+	if err := s.hold(ctx, hold/10); err != nil {
 		return err
 	}
 	return s.dovetailWorks(ctx, theirs)
 }
 
-// launch lets Dovetail launch the nodes.
+// launch lets Dovetail launch the nodes: first a few, because it launches at most 20 from an image before one of them is initialized.
 func (s *system) launch(ctx context.Context) (*state, error) {
 	say("starting dovetail-scheduler")
 	if err := s.StartScheduler(ctx); err != nil {
 		return nil, err
 	}
-	workload, n := []client.Object{agent()}, 0
-	for i := range apps {
-		workload, n = append(workload, apps[i].deployment()), n+int(apps[i].pods)
-	}
-	if err := s.Create(ctx, workload...); err != nil {
+	if err := s.Create(ctx, agent()); err != nil {
 		return nil, err
+	}
+	first, n := 0, 0
+	for _, a := range apps {
+		n += int(a.pods)
+		a.pods = 2
+		first += int(a.pods)
+		if err := s.Create(ctx, a.deployment()); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.settled(ctx, first); err != nil {
+		return nil, err
+	}
+	for _, a := range apps {
+		if err := s.scale(ctx, a.name, int(a.pods)); err != nil {
+			return nil, err
+		}
 	}
 	st, err := s.settled(ctx, n)
 	if err == nil {
@@ -114,7 +126,7 @@ func claimsReady(m karpenter.Metrics) int {
 // karpenterWorks lets Karpenter launch a node for a new pod, and end a node that has become empty. It returns the claim of the new node.
 func (s *system) karpenterWorks(ctx context.Context, before *state) (*karpv1.NodeClaim, error) {
 	say("a pod comes that fits on no node")
-	late := app{"late", "web", corev1.DefaultSchedulerName, 1, "5", "8Gi"}
+	late := app{"late", "web", corev1.DefaultSchedulerName, 1, "6500m", "8Gi"}
 	if err := s.Create(ctx, late.deployment()); err != nil {
 		return nil, err
 	}
@@ -192,7 +204,7 @@ func (s *system) dovetailWorks(ctx context.Context, theirs *karpv1.NodeClaim) er
 		return err
 	}
 	say("a pod comes that fits on no node")
-	later := app{"later", "web", corev1.DefaultSchedulerName, 1, "9", "8Gi"}
+	later := app{"later", "web", corev1.DefaultSchedulerName, 1, "6500m", "8Gi"}
 	if err := s.Create(ctx, later.deployment()); err != nil {
 		return err
 	}
