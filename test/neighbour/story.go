@@ -28,7 +28,7 @@ func (s *system) story(ctx context.Context, hold time.Duration) error {
 	if err := s.takeOver(ctx, ours); err != nil {
 		return err
 	}
-	theirs, err := s.karpenterWorks(ctx, ours)
+	theirs, err := s.karpenterActs(ctx, ours)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *system) story(ctx context.Context, hold time.Duration) error {
 	if err := s.hold(ctx, hold/10); err != nil {
 		return err
 	}
-	return s.dovetailWorks(ctx, theirs)
+	return s.dovetailActs(ctx, theirs)
 }
 
 // launch lets Dovetail launch the nodes: first a few, because it launches at most 20 from an image before one of them is initialized.
@@ -123,8 +123,8 @@ func claimsReady(m karpenter.Metrics) int {
 	return m.Sum("operator_status_condition_count", `kind="NodeClaim"`, `type="Ready"`, `status="True"`)
 }
 
-// karpenterWorks lets Karpenter launch a node for a new pod, and end a node that has become empty. It returns the claim of the new node.
-func (s *system) karpenterWorks(ctx context.Context, before *state) (*karpv1.NodeClaim, error) {
+// karpenterActs lets Karpenter launch a node for a new pod, and end a node that has become empty. It returns the claim of the new node.
+func (s *system) karpenterActs(ctx context.Context, before *state) (*karpv1.NodeClaim, error) {
 	say("a pod comes that fits on no node")
 	late := app{"late", "web", corev1.DefaultSchedulerName, 1, "6500m", "8Gi"}
 	if err := s.Create(ctx, late.deployment()); err != nil {
@@ -197,8 +197,8 @@ func (s *system) poolEvent(ctx context.Context, reason string) error {
 	})
 }
 
-// dovetailWorks lets Dovetail launch a node for a new pod, and end the node that Karpenter has launched once it is empty.
-func (s *system) dovetailWorks(ctx context.Context, theirs *karpv1.NodeClaim) error {
+// dovetailActs lets Dovetail launch a node for a new pod, and end the node that Karpenter has launched once it is empty.
+func (s *system) dovetailActs(ctx context.Context, theirs *karpv1.NodeClaim) error {
 	before, err := s.state(ctx)
 	if err != nil {
 		return err
