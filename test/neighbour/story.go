@@ -49,7 +49,7 @@ func (s *system) story(ctx context.Context, hold time.Duration) error {
 	return s.dovetailActs(ctx, theirs)
 }
 
-// launch lets Dovetail launch the nodes: first a few, because it launches at most 20 from an image before one of them is initialized.
+// launch lets Dovetail launch the nodes.
 func (s *system) launch(ctx context.Context) (*state, error) {
 	say("starting dovetail-scheduler")
 	if err := s.StartScheduler(ctx); err != nil {
@@ -58,20 +58,10 @@ func (s *system) launch(ctx context.Context) (*state, error) {
 	if err := s.Create(ctx, agent()); err != nil {
 		return nil, err
 	}
-	first, n := 0, 0
-	for _, a := range apps {
-		n += int(a.pods)
-		a.pods = 2
-		first += int(a.pods)
-		if err := s.Create(ctx, a.deployment()); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := s.settled(ctx, first); err != nil {
-		return nil, err
-	}
-	for _, a := range apps {
-		if err := s.scale(ctx, a.name, int(a.pods)); err != nil {
+	n := 0
+	for i := range apps {
+		n += int(apps[i].pods)
+		if err := s.Create(ctx, apps[i].deployment()); err != nil {
 			return nil, err
 		}
 	}
