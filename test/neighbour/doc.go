@@ -17,8 +17,8 @@
 //     for a tenth of the time.
 //  7. Dovetail launches a node for a new pod, and ends Karpenter's node when it is empty.
 //
-// After each step the claims, the nodes and EC2's instances must be the same machines, and a claim's hashes those of its pool and its class. The
-// command prints what it has seen, and exits with 1 if anything is wrong.
+// After each step the claims, the nodes and EC2's instances must be the same machines, and a claim's annotations (hashes, instance profile) those of its
+// pool and its class. The command prints what it has seen, and exits with 1 if anything is wrong.
 //
 // It doesn't show that Karpenter's own RBAC and IAM policies are enough: Karpenter has all permissions here.
 package main

@@ -41,7 +41,7 @@ func TestWrongStates(t *testing.T) {
 	hashes := func(pool, class string) map[string]string {
 		return map[string]string{
 			karpv1.NodePoolHashAnnotationKey: pool, karpv1.NodePoolHashVersionAnnotationKey: "v1",
-			ec2nc.AnnotationEC2NodeClassHash: class, ec2nc.AnnotationEC2NodeClassHashVersion: "v1",
+			ec2nc.AnnotationEC2NodeClassHash: class, ec2nc.AnnotationEC2NodeClassHashVersion: "v1", ec2nc.AnnotationInstanceProfile: "profile",
 		}
 	}
 	st := func() *state {
@@ -50,9 +50,11 @@ func TestWrongStates(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{karpv1.NodePoolLabelKey: "p"}, Annotations: hashes("1", "2")},
 				Status:     karpv1.NodeClaimStatus{NodeName: "n", ProviderID: "aws:///a/i-1"},
 			}},
-			nodes:     []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-1"}}},
-			pools:     map[string]*karpv1.NodePool{"p": {ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: hashes("1", "")}}},
-			class:     &ec2nc.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Annotations: hashes("", "2")}},
+			nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-1"}}},
+			pools: map[string]*karpv1.NodePool{"p": {ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: hashes("1", "")}}},
+			class: &ec2nc.EC2NodeClass{
+				ObjectMeta: metav1.ObjectMeta{Annotations: hashes("", "2")}, Status: ec2nc.EC2NodeClassStatus{InstanceProfile: "profile"},
+			},
 			instances: []string{"i-1"},
 		}
 	}
@@ -66,7 +68,8 @@ func TestWrongStates(t *testing.T) {
 		"no pool":             {func(st *state) { st.pools = nil }, 1},
 		"pool's hash differs": {func(st *state) { st.pools["p"].Annotations[karpv1.NodePoolHashAnnotationKey] = "3" }, 1},
 		"class has no hash":   {func(st *state) { st.class.Annotations = nil }, 2},
-		"claim has no hashes": {func(st *state) { st.claims["u"].Annotations = nil }, 4},
+		"another profile":     {func(st *state) { st.class.Status.InstanceProfile = "other" }, 1},
+		"claim has no notes":  {func(st *state) { st.claims["u"].Annotations = nil }, 5},
 	} {
 		s := st()
 		tc.change(s)

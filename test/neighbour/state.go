@@ -74,7 +74,8 @@ func (st *state) missing(n int) string {
 	return fmt.Sprintf("%d claims, %d of %d nodes initialized, %d instances, %d of %d pods running", len(st.claims), initialized, len(st.nodes), len(st.instances), running, len(st.pods))
 }
 
-// wrong returns what in the state contradicts itself: claims without a node or an instance, other hashes than those of pool and class.
+// wrong returns what in the state contradicts itself: claims without a node or an instance, another instance profile than the
+// class's, other hashes than those of pool and class.
 func (st *state) wrong() (out []string) {
 	nodes, live := map[string]string{}, map[string]bool{}
 	for _, n := range st.nodes {
@@ -99,6 +100,9 @@ func (st *state) wrong() (out []string) {
 					out = append(out, fmt.Sprintf("%s of claim %s is %q, its pool's is %q", key, c.Name, c.Annotations[key], p.Annotations[key]))
 				}
 			}
+		}
+		if have, want := c.Annotations[ec2nc.AnnotationInstanceProfile], st.class.Status.InstanceProfile; have != want || have == "" {
+			out = append(out, fmt.Sprintf("claim %s names the instance profile %q, its class %q: Karpenter would delete it after a change of the class's role", c.Name, have, want))
 		}
 		for _, key := range []string{ec2nc.AnnotationEC2NodeClassHash, ec2nc.AnnotationEC2NodeClassHashVersion} {
 			if c.Annotations[key] != st.class.Annotations[key] || c.Annotations[key] == "" {
