@@ -241,8 +241,8 @@ func (w *world) find(r *Request) ([]*instance, error) {
 	}
 }
 
-// selected returns one page of the instances that a Describe call selects.
-func (w *world) selected(r *Request) ([]*instance, string, error) {
+// selected returns one page of the instances that a Describe call selects. of returns the matcher for its filters.
+func (w *world) selected(r *Request, of func(*instance) matcher) ([]*instance, string, error) {
 	all, err := w.find(r)
 	if err != nil {
 		return nil, "", err
@@ -258,7 +258,7 @@ func (w *world) selected(r *Request) ([]*instance, string, error) {
 		if in.forgotten || in.visible.After(w.now) {
 			continue
 		}
-		ok, err := r.matches(w.instanceMatcher(in))
+		ok, err := r.matches(of(in))
 		if err != nil {
 			return nil, "", err
 		}
@@ -271,7 +271,7 @@ func (w *world) selected(r *Request) ([]*instance, string, error) {
 }
 
 func (w *world) describeInstances(r *Request) (any, error) {
-	found, next, err := w.selected(r)
+	found, next, err := w.selected(r, w.instanceMatcher)
 	if err != nil {
 		return nil, err
 	}
@@ -297,8 +297,24 @@ type statusItem struct {
 	Instance string    `xml:"instanceStatus>status"`
 }
 
+// statusMatcher knows the filters of DescribeInstanceStatus. All instances pass their status checks, and none has a scheduled event.
+func (w *world) statusMatcher(in *instance) matcher {
+	fields := map[string]string{
+		"availability-zone": in.Zone, "availability-zone-id": in.subnet.zoneID, "instance-state-name": in.State, "instance-state-code": fmt.Sprint(stateCodes[in.State]),
+		"instance-status.status": "ok", "instance-status.reachability": "passed", "system-status.status": "ok", "system-status.reachability": "passed",
+		"attached-ebs-status.status": "ok",
+	}
+	return func(name string) ([]string, bool) {
+		if strings.HasPrefix(name, "event.") {
+			return nil, true
+		}
+		v, known := fields[name]
+		return []string{v}, known
+	}
+}
+
 func (w *world) describeInstanceStatus(r *Request) (any, error) {
-	found, next, err := w.selected(r)
+	found, next, err := w.selected(r, w.statusMatcher)
 	if err != nil {
 		return nil, err
 	}

@@ -155,8 +155,8 @@ func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]an
 	return nil
 }
 
-// RecordLaunched writes what was launched: first labels to the claim's metadata, then its status, each only if it differs; the API
-// needs two requests for the two. The condition Launched becomes true only when everything that the Node will need has been recorded.
+// RecordLaunched writes what was launched: first labels and annotations to the claim's metadata, then its status, each only if it differs;
+// the API needs two requests for the two. The condition Launched becomes true only when everything that the Node will need has been recorded.
 // Labels that the claim has from its pool win over labels; instance type, zone and capacity type are those of the actual instance. A
 // claim of the same name with another UID counts as not found.
 func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string, capacityOf, allocatable capacity.Resources) error {
@@ -178,8 +178,16 @@ func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 			delete(add, key)
 		}
 	}
-	if len(add) > 0 {
-		if err := s.mergePatch(ctx, c.Name, inMetadata(c, "labels", add), false); err != nil {
+	annotations := map[string]any{}
+	for key, value := range inst.Annotations {
+		if nc.Annotations[key] != value {
+			annotations[key] = value
+		}
+	}
+	if len(add)+len(annotations) > 0 {
+		patch := inMetadata(c, "labels", add)
+		patch["metadata"].(map[string]any)["annotations"] = annotations
+		if err := s.mergePatch(ctx, c.Name, patch, false); err != nil {
 			return err
 		}
 	}
