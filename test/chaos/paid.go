@@ -12,7 +12,7 @@ import (
 const defaultRestartCost = 10 * time.Minute
 
 // paid is I3 as far as it can be seen from outside: until any moment the moves of a pool may not have cost more than what waiting for them
-// could have cost at most, which is the price of all its nodes.
+// could have cost at most, which is the price of all its nodes. Nodes that have drifted are emptied whatever that costs.
 type paid struct {
 	billed map[string]float64 // by pool, in $, until at
 	at     time.Time
@@ -72,11 +72,11 @@ func (m *moment) restarts(pool *karpv1.NodePool, on []*corev1.Pod) float64 {
 func (e *emptyings) unpaid(r *emptied, voluntary func(claim string) bool) string {
 	total := 0.0
 	for _, other := range e.nodes {
-		if other.pool == r.pool && !other.at.After(r.at) && !other.forced && (other == r || voluntary(other.claim)) {
+		if other.pool == r.pool && !other.at.After(r.at) && !other.forced && !other.drifted && (other == r || voluntary(other.claim)) {
 			total += other.cost
 		}
 	}
-	if r.cost == 0 || total <= r.billed {
+	if r.cost == 0 || r.drifted || total <= r.billed {
 		return ""
 	}
 	return fmt.Sprintf("moves of pool %s have cost $%.4f until then, and all of its nodes $%.4f", r.pool, total, r.billed)

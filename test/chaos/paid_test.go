@@ -42,6 +42,10 @@ func TestPaid(t *testing.T) {
 			t.Errorf("after %d evictions: %q", i+1, text)
 		}
 	}
+	seventh := e.nodes["g"]
+	if seventh.drifted = true; e.unpaid(seventh, voluntary) != "" {
+		t.Error("what emptying a drifted node costs is counted")
+	}
 	if got := m.restarts(&karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "pool", Annotations: map[string]string{restartCost: "0s"}}}, []*corev1.Pod{m.pods["a"]}); got != 0 {
 		t.Errorf("where moves cost nothing, one costs $%v", got)
 	}
