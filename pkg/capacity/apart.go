@@ -16,11 +16,14 @@ func (c *Class) Repels() bool {
 func Apart(a, b *Class) bool { return a.repels(b) || b.repels(a) }
 
 func (c *Class) repels(other *Class) bool {
-	return slices.ContainsFunc(c.AntiAffinity, func(t PodTerm) bool {
-		if t.TopologyKey != LabelHostname || t.Selector == nil {
-			return false
-		}
-		everywhere := t.NamespaceSelector != nil && t.NamespaceSelector.Empty()
-		return (everywhere || slices.Contains(t.Namespaces, other.Namespace)) && t.Selector.Matches(labels.Set(other.Labels))
-	})
+	return slices.ContainsFunc(c.AntiAffinity, func(t PodTerm) bool { return t.TopologyKey == LabelHostname && t.Selects(other) })
+}
+
+// Selects reports whether the term selects pods of the class. Terms that need the labels of namespaces select none.
+func (t *PodTerm) Selects(c *Class) bool {
+	if t.Selector == nil {
+		return false
+	}
+	everywhere := t.NamespaceSelector != nil && t.NamespaceSelector.Empty()
+	return (everywhere || slices.Contains(t.Namespaces, c.Namespace)) && t.Selector.Matches(labels.Set(c.Labels))
 }

@@ -11,6 +11,7 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 )
 
 func weighing(w int32) func(*karpv1alpha1.NodeOverlaySpec) {
@@ -192,6 +193,12 @@ func TestOverlaysOfPools(t *testing.T) {
 	} {
 		if diff := cmp.Diff(want, offered(p)); diff != "" {
 			t.Errorf("pool %s (-want +got):\n%s", p.Name, diff)
+		}
+	}
+	used := consolidation.PricesOf([]*capacity.Pool{one, two, three}, &capacity.Options{}) // by which used nodes are compared with new ones
+	for pool, want := range map[string]float64{"one": 1, "two": 2} {
+		if got, known := used.Of(pool, "m5.large", "b", "spot"); !known || got != want {
+			t.Errorf("a node of pool %s counts for $%v/h, %v, want $%v", pool, got, known, want)
 		}
 	}
 	if &two.Types[0] != &three.Types[0] {

@@ -170,6 +170,7 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 	}
 	o := &consolidation.Options{Now: start, Pools: r.Pools, Accrual: &c.passes.accrual, Prices: c.planning.options, Boot: typicalBoot}
 	o.Prices.Forbidden = append(slices.Clone(o.Prices.Forbidden), c.forbidden(start)...)
+	before := c.passes.accrual.Totals()
 	for _, m := range c.TakeUnpaid() {
 		c.passes.accrual.Pay(&m, start)
 	}
@@ -181,6 +182,7 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 		err := panics.Catch(ctx, "consolidation", func() error {
 			out := c.passes.planner.Propose(&v.View, r.Candidates, o)
 			c.passes.accrual.Observe(out.Rates, r.Candidates, start)
+			count(before, c.passes.accrual.Totals())
 			made = &proposed{Proposal: out, only: r.ProposeOnly, lift: lift, at: start, took: c.clock.Since(start)}
 			return nil
 		})

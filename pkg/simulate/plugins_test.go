@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -96,6 +97,39 @@ func (c *counter) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod
 	delete(c.counts, pod.UID)
 }
 
+// A pod that is being bound counts, although the plugins' informers don't know yet.
+func TestPluginsThatCountKnowPodsBeingBound(t *testing.T) {
+	web := pod("web", "web").UID("web").Obj()
+	binding := pod("binding", "binding").UID("binding").Obj()
+	var made []*counter
+	c := newCluster(t, []runtime.Object{node("a", "z1").Obj(), binding}, countingTo(3, &made))
+	assumed := binding.DeepCopy()
+	assumed.Spec.NodeName = "a"
+	if err := c.sched.Cache.AssumePod(klog.FromContext(c.ctx), assumed); err != nil {
+		t.Fatal(err)
+	}
+	c.refresh()
+	want := []string{"2 Counter: quota exhausted", "3 Counter: quota exhausted"}
+	for range 2 { // nothing is left of a trial
+		if diff := cmp.Diff(want, c.verify(capacity.Trial{Steps: repeat(4, step(web, "a"))})); diff != "" {
+			t.Errorf("rejections (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// countingTo adds a plugin that admits so many pods, and none on node b; made are its instances.
+func countingTo(limit int, made *[]*counter) clusterOption {
+	return func(cfg *clusterConfig) {
+		cfg.registry = frameworkruntime.Registry{"Counter": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+			*made = append(*made, &counter{limit: limit, sour: "b", counts: map[types.UID]string{}})
+			return (*made)[len(*made)-1], nil
+		}}
+		plugins := *cfg.profile.Plugins
+		plugins.MultiPoint.Enabled = append([]schedulerapi.Plugin{{Name: "Counter"}}, plugins.MultiPoint.Enabled...)
+		cfg.profile.Plugins = &plugins
+	}
+}
+
 func TestPluginsThatCountInReserve(t *testing.T) {
 	web := pod("web", "web").UID("web").Obj()
 	promised := func(n int) []capacity.Step { return repeat(n, step(web, "a")) }
@@ -114,15 +148,7 @@ func TestPluginsThatCountInReserve(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var made []*counter
-			c := newCluster(t, []runtime.Object{node("a", "z1").Obj(), node("b", "z1").Obj()}, func(cfg *clusterConfig) {
-				cfg.registry = frameworkruntime.Registry{"Counter": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-					made = append(made, &counter{limit: 3, sour: "b", counts: map[types.UID]string{}})
-					return made[len(made)-1], nil
-				}}
-				plugins := *cfg.profile.Plugins
-				plugins.MultiPoint.Enabled = append([]schedulerapi.Plugin{{Name: "Counter"}}, plugins.MultiPoint.Enabled...)
-				cfg.profile.Plugins = &plugins
-			})
+			c := newCluster(t, []runtime.Object{node("a", "z1").Obj(), node("b", "z1").Obj()}, countingTo(3, &made))
 			for range 2 { // nothing is left of a trial
 				if diff := cmp.Diff(tc.want, c.verify(tc.trial)); diff != "" {
 					t.Errorf("rejections (-want +got):\n%s", diff)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -53,12 +54,43 @@ func (t *trial) reserve(ctx context.Context, by *filters, state fwk.CycleState, 
 	return nil
 }
 
-// promise calls reserve for a pod whose capacity was reserved by an earlier plan. If a plugin refuses, that is only logged.
+// promise calls reserve for a pod that has its place already: it is being bound, or an earlier plan has reserved its capacity. If a plugin
+// refuses, that is only logged.
 func (t *trial) promise(ctx context.Context, by *filters, state fwk.CycleState, step capacity.Step) {
 	if refused := t.reserve(ctx, by, state, step); refused != nil {
-		klog.FromContext(ctx).V(3).Info("A plugin refuses to count a pod with promised capacity", "pod", klog.KObj(step.Pod),
+		klog.FromContext(ctx).V(3).Info("A plugin refuses to count a pod that has its place already", "pod", klog.KObj(step.Pod),
 			"node", step.Node, "plugin", refused.plugin, "reason", refused.reason)
 	}
+}
+
+// assumed calls reserve for the pods that the snapshot shows on a node and the informers don't yet: they are being bound, and the counting
+// plugins learn of a binding from the informers only.
+func (t *trial) assumed(ctx context.Context) {
+	if !t.world.counts() {
+		return
+	}
+	for _, info := range t.world.list {
+		for _, p := range info.GetPods() {
+			pod := p.GetPod()
+			by := t.world.of(pod)
+			if known, err := by.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID && known.Spec.NodeName == "" {
+				t.promise(ctx, by, framework.NewCycleState(), capacity.Step{Pod: pod, Node: info.Node().Name})
+			}
+		}
+	}
+}
+
+// counts reports whether any profile has plugins that count in Reserve.
+func (w *World) counts() bool {
+	if len(w.first.counting) > 0 {
+		return true
+	}
+	for _, f := range w.others {
+		if len(f.counting) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // undo calls Unreserve for everything that was reserved.

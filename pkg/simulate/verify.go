@@ -56,6 +56,7 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 	defer func() { w.lister.SharedLister = w.snapshot }()
 	defer t.undo(ctx)
 
+	t.assumed(ctx)
 	logger := klog.FromContext(ctx)
 	for _, p := range in.Promised {
 		if node := t.overlay.writable(p.Node); node != nil {

@@ -81,6 +81,8 @@ type filters struct {
 	// all class states void.
 	extended, recalled sets.Set[string]
 	counting           []fwk.ReservePlugin
+	// pods is what the counting plugins' informers know.
+	pods corelisters.PodLister
 }
 
 // New builds the frameworks. It must be called after the scheduler was built and before its informers start, because plugins register
@@ -155,6 +157,7 @@ func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, err
 	for _, p := range out.counting {
 		out.recalled.Insert(p.Name())
 	}
+	out.pods = running.SharedInformerFactory().Core().V1().Pods().Lister()
 	for _, p := range profile.Plugins.PreFilter.Enabled {
 		switch {
 		case built[p.Name].(fwk.PreFilterPlugin).PreFilterExtensions() != nil:

@@ -28,6 +28,7 @@ import (
 //   - No more nodes of the pool are being ended than its budgets allow.
 //   - I1: all pods that have to move, those of other nodes that are being emptied among them, fit on Ready, initialized nodes that are not
 //     being disrupted. At each later eviction they still fit beside the pods that were there then.
+//   - I3, see paid.
 //
 // Allowances, each counted: what the product has seen may be as old as its watches are slow; two leaders don't know of each other's moves,
 // and a new one doesn't know of its predecessor's; a receiving node may be lost.
@@ -47,6 +48,7 @@ type emptyings struct {
 	evicted int
 	leader  int // the process that started last
 	jumped  time.Duration
+	paid    paid
 	made    map[string]int // number of checks, by rule
 }
 
@@ -87,6 +89,8 @@ type emptied struct {
 	receivers      []string
 	lostBefore     bool // a node that could receive pods was lost so shortly before that the product may count on it
 	evictions      int
+	// cost is what moving its pods costs at least, billed what the nodes of its pool had cost until then, both in $.
+	cost, billed float64
 }
 
 func newEmptyings(api *kubeapi.Server, sim *ec2.Sim, late func() (time.Duration, bool)) *emptyings {
@@ -163,6 +167,7 @@ func (e *emptyings) look() error {
 	if err != nil {
 		return err
 	}
+	e.paid.bills(m, e.jumped)
 	behind, _ := e.late()
 	nodes := map[string]int{}
 	for _, claim := range m.claims {
@@ -231,6 +236,8 @@ func (e *emptyings) deletes(m *moment, claim *karpv1.NodeClaim) {
 		r.wrong = append(r.wrong, "its pool doesn't exist")
 		return
 	}
+	e.paid.bills(m, e.jumped)
+	r.cost, r.billed = m.restarts(pool, on), e.paid.billed[r.pool]
 	behind, together := e.late()
 	r.drifted = condition(claim, karpv1.ConditionTypeDrifted)
 	r.wrong = append(r.wrong, e.objections(m, pool, claim, node, on, behind)...)
@@ -354,6 +361,10 @@ func (e *emptyings) outcome(claim string, voluntary func(claim string) bool) (fo
 	}
 	if going > r.allowed {
 		r.wrong = append(r.wrong, fmt.Sprintf("%d nodes are being ended, the budgets allow %d of %d", going, r.allowed, r.nodes))
+	}
+	e.made["consolidation: moves have cost less than waiting for them could have"]++
+	if text := e.unpaid(r, voluntary); text != "" {
+		r.wrong = append(r.wrong, text)
 	}
 	return true, r.err()
 }

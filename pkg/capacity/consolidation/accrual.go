@@ -14,12 +14,27 @@ const maxGap = 15 * time.Minute
 // forgotten at a restart of the process, which only means to wait longer. The zero value is ready for use; it is not safe for concurrent use.
 type Accrual struct {
 	accounts map[string]account
-	// Accrued and Paid are the totals since the beginning, in $: what waiting has cost, and what moves that were made have cost.
-	Accrued, Paid float64
+	totals   map[string]Totals
+}
+
+// Totals are the sums over a pool's nodes since the beginning, in $: what waiting has cost, and what moves have cost that were made to save
+// money. Unless moving pods of the pool costs nothing, Paid is never more than Accrued.
+type Totals struct{ Accrued, Paid float64 }
+
+// Totals returns the totals of each pool.
+func (a *Accrual) Totals() map[string]Totals { return maps.Clone(a.totals) }
+
+func (a *Accrual) count(pool string, accrued, paid float64) {
+	if a.totals == nil {
+		a.totals = map[string]Totals{}
+	}
+	t := a.totals[pool]
+	a.totals[pool] = Totals{t.Accrued + accrued, t.Paid + paid}
 }
 
 // account is what has accrued on a node until a time, and what accrues per hour from then on.
 type account struct {
+	pool        string
 	saved, rate float64
 	at          time.Time
 }
@@ -48,8 +63,8 @@ func (a *Accrual) Observe(rates map[string]float64, candidates []Candidate, now 
 			continue
 		}
 		saved := old.now(now)
-		a.Accrued += saved - old.saved
-		next[node] = account{saved: saved, rate: rate, at: now}
+		a.count(candidates[i].Pool, saved-old.saved, 0)
+		next[node] = account{pool: candidates[i].Pool, saved: saved, rate: rate, at: now}
 	}
 	a.accounts = next
 }
@@ -60,17 +75,18 @@ func (a *Accrual) Pay(m *Move, now time.Time) {
 	for _, node := range m.Nodes {
 		total += a.Of(node, now)
 	}
-	a.Paid += m.Cost
 	for _, node := range m.Nodes {
 		x, known := a.accounts[node]
 		if !known {
 			continue
 		}
 		saved := x.now(now)
-		a.Accrued += saved - x.saved
+		part := 0.0
 		if total > 0 {
-			x.saved = saved - m.Cost*saved/total
+			part = m.Cost * saved / total
 		}
+		a.count(x.pool, saved-x.saved, part)
+		x.saved = saved - part
 		x.at = now
 		a.accounts[node] = x
 	}

@@ -15,6 +15,7 @@ const compared = 32
 type receivers struct {
 	c     *cluster
 	order []int32
+	free  [][]int64 // of the nodes in order
 	// next links, by kind, the positions in order that may have capacity; position 0 is before the first node. nil: not needed yet.
 	next [][]int32
 	last []int32 // the last position that is linked
@@ -28,6 +29,14 @@ type receivers struct {
 func newReceivers(c *cluster, order []int32) *receivers {
 	r := &receivers{c: c, order: append([]int32{-1}, order...), next: make([][]int32, len(c.kinds.all)), last: make([]int32, len(c.kinds.all))}
 	r.excluded, r.touched = make([]int32, len(c.nodes)), make([]int32, len(c.nodes))
+	r.free = make([][]int64, 1, len(r.order))
+	numbers := make([]int64, 0, len(order)*c.kinds.dims.Len())
+	for _, at := range order { // list reads one after another
+		n, from := &c.nodes[at], len(numbers)
+		numbers = append(numbers, n.free...)
+		n.free = numbers[from:len(numbers):len(numbers)]
+		r.free = append(r.free, n.free)
+	}
 	return r
 }
 
@@ -65,7 +74,7 @@ func (c *cluster) mayEverGo(n *node) bool {
 
 // add appends a new node.
 func (r *receivers) add(at int32) {
-	r.order = append(r.order, at)
+	r.order, r.free = append(r.order, at), append(r.free, r.c.nodes[at].free)
 	r.excluded, r.touched = append(r.excluded, -1), append(r.touched, -1)
 	position := int32(len(r.order) - 1)
 	for kind, next := range r.next {
@@ -77,14 +86,16 @@ func (r *receivers) add(at int32) {
 	}
 }
 
-// list returns a kind's links: all positions, until fill finds which nodes take no pods of the kind.
+// list returns a kind's links: in the beginning, to the nodes that have capacity now, or that only this trial may have filled.
 func (r *receivers) list(kind int32) []int32 {
 	if r.next[kind] == nil {
-		next := make([]int32, len(r.order))
-		for i := range next[:len(next)-1] {
-			next[i] = int32(i) + 1
+		next, last, need := make([]int32, len(r.order)), int32(0), r.c.kinds.all[kind].need
+		for i := int32(1); i < int32(len(next)); i++ {
+			if at := r.order[i]; fits(r.free[i], need) && r.c.admits(kind, at) || r.touched[at] == r.stamp {
+				next[last], last = i, i
+			}
 		}
-		r.next[kind], r.last[kind] = next, int32(len(next)-1)
+		r.next[kind], r.last[kind] = next, last
 	}
 	return r.next[kind]
 }
@@ -177,6 +188,26 @@ func part(n *node, k *kind, d int) float64 {
 		return 0
 	}
 	return float64(n.free[d]-k.need[d]) / float64(n.size[d])
+}
+
+// homeless appends the pods for whose kinds it is known that no existing node has capacity: fill would leave them over.
+func (r *receivers) homeless(pods, log []share) []share {
+	for _, s := range pods {
+		if r.c.kinds.all[s.kind].fixed || r.next[s.kind] != nil && r.exhausted(r.next[s.kind]) {
+			log = append(log, s)
+		}
+	}
+	return log
+}
+
+// exhausted reports whether a kind's list has no other nodes than those that the trial empties.
+func (r *receivers) exhausted(next []int32) bool {
+	for position := next[0]; position != 0; position = next[position] {
+		if r.excluded[r.order[position]] != r.stamp {
+			return false
+		}
+	}
+	return true
 }
 
 // undo takes back what a trial has put.

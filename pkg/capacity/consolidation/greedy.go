@@ -7,8 +7,8 @@ import (
 )
 
 // longest is the longest time in which a restart may pay back. Where the load changes over a day, moves that need longer are undone before
-// they have paid: they make a third more evictions, and the day costs more (test/consolidation day).
-const longest = 50 * time.Minute
+// they have paid: with an hour, evictions are a tenth more and the day costs no less (test/consolidation day).
+const longest = 40 * time.Minute
 
 // attempt is a node to be emptied, with the score that emptying it may have: an upper bound or, with a trial, that of the trial.
 type attempt struct {

@@ -33,7 +33,7 @@ const (
 	NoPrice         Kind = "NoPrice"         // its price is unknown
 	Full            Kind = "Full"            // there is no capacity anywhere for Pod, and no new node may be launched for it; Resource is short
 	Dearer          Kind = "Dearer"          // the cheapest other place for its pods costs Cheapest, it costs Price
-	NotWorth        Kind = "NotWorth"        // Saves is too little for Cost: it would take longer than 50 minutes to pay back
+	NotWorth        Kind = "NotWorth"        // Saves is too little for Cost: it would take longer than 40 minutes to pay back
 	Unbalanced      Kind = "Balanced"        // Score is below Threshold
 	Paying          Kind = "Paying"          // Accrued of Cost
 	Budget          Kind = "Budget"          // the disruption budget for Reason allows no more nodes

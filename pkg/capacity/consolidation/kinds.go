@@ -2,6 +2,7 @@ package consolidation
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 
@@ -28,9 +29,11 @@ type kind struct {
 	apart []int32
 	// mates: its pods prefer not to share a node, and most is how many of them do now. Those of other kinds of the class count, too.
 	mates bool
-	// fixed: its pods depend on others on their node and are not planned elsewhere.
-	fixed bool
-	count int
+	// alone: its pods prefer not to share a node with those of certain other classes, and don't now.
+	alone bool
+	// fixed: its pods depend on others on their node and are not planned elsewhere; prefers: they only prefer to be with these.
+	fixed, prefers bool
+	count          int
 	// weight is the mean disruption cost of its pods.
 	weight float64
 
@@ -45,6 +48,14 @@ type kind struct {
 // special reports whether other pods on a node matter for the kind.
 func (k *kind) special() bool {
 	return k.most < math.MaxInt || len(k.apart) > 0 || len(k.class.HostPorts) > 0
+}
+
+// why says why pods of the kind are fixed.
+func (k *kind) why() string {
+	if k.prefers {
+		return "it prefers to be on the node of other pods, and is"
+	}
+	return "it must be on the node of other pods"
 }
 
 // share is a number of pods of one kind.
@@ -63,21 +74,27 @@ type kinds struct {
 	byKey   map[string]int32
 	askIDs  map[string]int
 	ignore  bool // preferences don't count
+	// repels are the terms by which classes keep pods of others off their nodes, or prefer to.
+	repels []*capacity.PodTerm
 }
 
 // pinned is what pods of a class that are of one kind have in common: the values of their nodes' topology labels, the weight of the preferred
-// node terms that are satisfied now, and how many of them share a node although they prefer not to.
+// node terms that are satisfied now, how many of them share a node although they prefer not to, and whether what they prefer of the pods of
+// other classes on their node is satisfied now.
 type pinned struct {
 	class  capacity.ClassKey
 	values string
 	least  int32
 	mates  int // pods of the class on the node; 0: they don't mind each other
+	// with: they prefer to be on the node of pods that are there. alone: they prefer not to be on that of others, and are not.
+	with, alone bool
 }
 
 func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.Mentions) {
 	seen := map[capacity.ClassKey]bool{}
 	var demand []capacity.Demand
 	mentions := catalog.Mentions{}
+	var repels []*capacity.PodTerm
 	for i := range candidates {
 		for j := range candidates[i].Pods {
 			class := candidates[i].Pods[j].Class
@@ -87,12 +104,35 @@ func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.M
 			seen[class.Key] = true
 			demand = append(demand, capacity.Demand{Class: class})
 			mentions.Add(class)
+			repels = append(repels, repelling(class, !ignorePreferences)...)
 			for _, key := range domainKeys(class, !ignorePreferences) {
 				mentions.Key(key)
 			}
 		}
 	}
-	return &kinds{dims: catalog.DimsOf(demand), plain: map[capacity.ClassKey]int32{}, pinned: map[pinned]int32{}, domains: map[capacity.ClassKey][]string{}, byKey: map[string]int32{}, askIDs: map[string]int{}, ignore: ignorePreferences}, mentions
+	return &kinds{dims: catalog.DimsOf(demand), plain: map[capacity.ClassKey]int32{}, pinned: map[pinned]int32{}, domains: map[capacity.ClassKey][]string{},
+		byKey: map[string]int32{}, askIDs: map[string]int{}, ignore: ignorePreferences, repels: repels}, mentions
+}
+
+// repelling returns the terms by which pods of the class keep others off their node or, if that counts, prefer to.
+func repelling(c *capacity.Class, preferences bool) (out []*capacity.PodTerm) {
+	all := [][]capacity.PodTerm{c.AntiAffinity}
+	if preferences {
+		all = append(all, c.PreferredAntiAffinity)
+	}
+	for _, terms := range all {
+		for i := range terms {
+			if terms[i].TopologyKey == capacity.LabelHostname {
+				out = append(out, &terms[i])
+			}
+		}
+	}
+	return out
+}
+
+// repelled reports whether other classes keep pods of the class off their nodes, or prefer to.
+func (ks *kinds) repelled(c *capacity.Class) bool {
+	return slices.ContainsFunc(ks.repels, func(t *capacity.PodTerm) bool { return t.Selects(c) })
 }
 
 // domainKeys returns the topology keys, other than the host's, over which the class has a hard constraint or, if that counts, a preference.
@@ -140,6 +180,27 @@ func matesOf(x *Candidate, class *capacity.Class) (n int) {
 	return n
 }
 
+// besideOthers reports whether a pod on the candidate prefers to share a node with pods that are there, and whether it prefers not to share it
+// with pods of other classes that are not.
+func besideOthers(c *capacity.Class, x *Candidate) (with, alone bool) {
+	selected := func(terms []capacity.PodTerm, of func(*capacity.Class) bool) bool {
+		return slices.ContainsFunc(terms, func(t capacity.PodTerm) bool {
+			return t.TopologyKey == capacity.LabelHostname && slices.ContainsFunc(x.Pods, func(p Pod) bool { return of(p.Class) && t.Selects(p.Class) })
+		})
+	}
+	others := func(other *capacity.Class) bool { return other.Key != c.Key }
+	with = selected(c.PreferredAffinity, func(other *capacity.Class) bool { return others(other) || matesOf(x, c) > 1 })
+	onHost := func(t capacity.PodTerm) bool { return t.TopologyKey == capacity.LabelHostname }
+	return with, slices.ContainsFunc(c.PreferredAntiAffinity, onHost) && !selected(c.PreferredAntiAffinity, others)
+}
+
+// prefersApart reports whether pods of the class prefer not to share a node with those of the other.
+func prefersApart(c, other *capacity.Class) bool {
+	return slices.ContainsFunc(c.PreferredAntiAffinity, func(t capacity.PodTerm) bool {
+		return t.TopologyKey == capacity.LabelHostname && t.Selects(other)
+	})
+}
+
 // of returns the kind of a pod on a candidate's node.
 func (ks *kinds) of(p *Pod, node *capacity.Node, x *Candidate) int32 {
 	if k, ok := ks.plain[p.Class.Key]; ok {
@@ -153,7 +214,8 @@ func (ks *kinds) of(p *Pod, node *capacity.Node, x *Candidate) int32 {
 	}
 	preferred := !ks.ignore && len(c.Preferred) > 0
 	mates := !ks.ignore && len(c.Spread)+len(c.PreferredAntiAffinity) > 0 && preferApart(c)
-	if len(keys) == 0 && !preferred && !mates {
+	beside := !ks.ignore && len(c.PreferredAffinity)+len(c.PreferredAntiAffinity) > 0
+	if len(keys) == 0 && !preferred && !mates && !beside {
 		k := ks.add(p, catalog.Asks{Terms: c.Terms, Tolerations: c.Tolerations, Preferred: true, Scheduler: c.Scheduler()}, pinned{})
 		ks.plain[c.Key] = k
 		return k
@@ -164,6 +226,9 @@ func (ks *kinds) of(p *Pod, node *capacity.Node, x *Candidate) int32 {
 	}
 	if mates {
 		at.mates = matesOf(x, c)
+	}
+	if beside && x.Forced == "" {
+		at.with, at.alone = besideOthers(c, x)
 	}
 	if k, ok := ks.pinned[at]; ok {
 		return k
@@ -234,12 +299,13 @@ func (ks *kinds) add(p *Pod, asks catalog.Asks, at pinned) int32 {
 		most = min(most, at.mates)
 	}
 	var key []byte
-	if most < math.MaxInt || fixed || len(c.HostPorts) > 0 || len(c.AntiAffinity) > 0 || least > 0 || c.ByOthers {
+	if most < math.MaxInt || fixed || len(c.HostPorts) > 0 || len(c.AntiAffinity) > 0 || least > 0 || c.ByOthers || at.with || at.alone || ks.repelled(c) {
 		key = append(key, c.Key...) // such a class is a kind of its own
 	}
 	key = append(key, 0)
 	key = binary.AppendVarint(key, int64(least))
 	key = binary.AppendVarint(key, int64(at.mates))
+	key = fmt.Append(key, at.with, at.alone)
 	for _, n := range need {
 		key = binary.AppendVarint(key, n)
 	}
@@ -255,7 +321,8 @@ func (ks *kinds) add(p *Pod, asks catalog.Asks, at pinned) int32 {
 	}
 	k := int32(len(ks.all))
 	ks.byKey[string(key)] = k
-	ks.all = append(ks.all, kind{asks: asked, need: need, least: least, class: c, sample: p.Ref, most: most, fixed: fixed, mates: at.mates > 0})
+	ks.all = append(ks.all, kind{asks: asked, need: need, least: least, class: c, sample: p.Ref, most: most, fixed: fixed || at.with, prefers: at.with,
+		mates: at.mates > 0, alone: at.alone})
 	return k
 }
 
@@ -290,12 +357,13 @@ func (ks *kinds) separate() {
 	}
 	for i := range ks.all {
 		a := &ks.all[i]
-		if !a.class.Repels() && len(a.class.HostPorts) == 0 {
+		if !a.class.Repels() && len(a.class.HostPorts) == 0 && !a.alone {
 			continue
 		}
 		for j := range ks.all {
 			b := &ks.all[j]
-			if i == j || !capacity.Apart(a.class, b.class) && !capacity.PortsConflict(a.class.HostPorts, b.class.HostPorts) {
+			prefers := a.alone && a.class.Key != b.class.Key && prefersApart(a.class, b.class)
+			if i == j || !prefers && !capacity.Apart(a.class, b.class) && !capacity.PortsConflict(a.class.HostPorts, b.class.HostPorts) {
 				continue
 			}
 			if !slices.Contains(a.apart, int32(j)) {

@@ -208,8 +208,10 @@ func TestAccrualAgainstAdversary(t *testing.T) {
 		if bound := 2*optimum + float64(nodes)*(once+price*step.Hours()) + float64(moves)*price*step.Hours()*2; paid > bound {
 			t.Errorf("seed %d: $%f for waiting and %d moves, the best is $%f", seed, paid, moves, optimum)
 		}
-		if a := w.options.Accrual; a.Paid > a.Accrued+1e-9 || moves == 0 {
-			t.Errorf("seed %d: %d moves have cost $%f, and $%f have accrued", seed, moves, a.Paid, a.Accrued)
+		for pool, all := range w.options.Accrual.Totals() {
+			if all.Paid > all.Accrued+1e-9 || all.Paid == 0 {
+				t.Errorf("seed %d: %d moves of pool %s have cost $%f, and $%f have accrued", seed, moves, pool, all.Paid, all.Accrued)
+			}
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (s *pass) sort() {
 		case !known(x.Price):
 			s.plan.kept[i] = Kept{Kind: NoPrice}
 		case fixed != nil:
-			s.plan.kept[i] = Kept{Kind: Unmovable, Pod: fixed.sample, Message: "it must be on the node of other pods"}
+			s.plan.kept[i] = Kept{Kind: Unmovable, Pod: fixed.sample, Message: fixed.why()}
 		case young:
 			s.later = append(s.later, at)
 			s.plan.kept[i] = Kept{Kind: Young, Until: x.CreatedAt.Add(policy.FirstHour)}

@@ -78,8 +78,14 @@ func (p *plan) try(from []int32, least float64, forced bool) *trial {
 	}
 	p.gather(from)
 	p.r.begin(from)
-	p.leftover = p.leftover[:0]
 	p.roots = p.c.roots(p.roots[:0], from)
+	t.saves = ceiling
+	p.leftover = p.r.homeless(p.order, p.leftover[:0])
+	if low, kept, hopeless := p.hopeless(t, limit, least); hopeless {
+		t.saves, t.kept = ceiling-low, kept
+		return t
+	}
+	p.leftover = p.leftover[:0]
 	placed := p.placed[:0]
 	join := func(at int32) bool { return !p.separate && p.c.together(p.roots, at) <= p.most }
 	for _, s := range p.order {
@@ -90,7 +96,6 @@ func (p *plan) try(from []int32, least float64, forced bool) *trial {
 	}
 	cost := 0.0
 	if len(p.leftover) > 0 {
-		t.saves = ceiling
 		cost, t.kept = p.buy(t, limit, least)
 	}
 	p.r.undo(placed)
@@ -128,33 +133,46 @@ func (p *plan) gather(from []int32) {
 	})
 }
 
-// buy finds new nodes for the pods left over that cost less than limit, and returns what they cost. If the score would be below least even
-// at the lower bound of their price, it returns that.
-func (p *plan) buy(t *trial, limit, least float64) (float64, Kept) {
-	m := p.c.market
-	if !math.IsInf(limit, 1) {
+// hopeless reports whether no new nodes for the pods left over can make the trial worth it. It returns why, or the lower bound of the new
+// nodes' price if the trial's score would be below least even at that: then the trial is rough.
+func (p *plan) hopeless(t *trial, limit, least float64) (low float64, why Kept, hopeless bool) {
+	if len(p.leftover) == 0 {
+		return 0, Kept{}, false
+	}
+	m, forced := p.c.market, math.IsInf(limit, 1)
+	if !forced {
 		for _, s := range p.order { // where its pods go isn't known, so they might go to the new node
 			if k := &m.kinds.all[s.kind]; k.class.ByOthers {
-				return 0, Kept{Kind: Unmovable, Pod: k.sample, Message: "another scheduler places it, so the node isn't replaced"}
+				return 0, Kept{Kind: Unmovable, Pod: k.sample, Message: "another scheduler places it, so the node isn't replaced"}, true
 			}
 		}
 	}
 	for _, s := range p.leftover {
 		if k := &m.kinds.all[s.kind]; k.fixed || !k.may.Any() {
-			return 0, Kept{Kind: Full, Pod: k.sample, Resource: p.c.shortage(s.kind)}
+			return 0, Kept{Kind: Full, Pod: k.sample, Resource: p.c.shortage(s.kind)}, true
 		}
 	}
-	if !math.IsInf(limit, 1) && p.c.together(p.roots, -1) > p.most {
-		return 0, Kept{Kind: Dearer, Cheapest: limit}
+	if !forced && p.c.together(p.roots, -1) > p.most {
+		return 0, Kept{Kind: Dearer, Cheapest: limit}, true
 	}
-	low := m.floorOf(p.leftover)
+	low = m.floorOf(p.leftover)
 	switch {
 	case low >= limit:
-		return 0, Kept{Kind: Dearer, Cheapest: low}
+		return 0, Kept{Kind: Dearer, Cheapest: low}, true
 	case (t.saves-low)/t.disruption < least:
 		t.rough = true
-		return low, Kept{}
+		return low, Kept{}, true
 	}
+	return low, Kept{}, false
+}
+
+// buy finds new nodes for the pods left over that cost less than limit, and returns what they cost. If the score would be below least even
+// at the lower bound of their price, it returns that.
+func (p *plan) buy(t *trial, limit, least float64) (float64, Kept) {
+	if low, kept, hopeless := p.hopeless(t, limit, least); hopeless {
+		return low, kept
+	}
+	m := p.c.market
 	slices.SortFunc(p.leftover, func(a, b share) int {
 		return cmp.Or(cmp.Compare(m.kinds.all[a.kind].rank, m.kinds.all[b.kind].rank), cmp.Compare(a.kind, b.kind))
 	})

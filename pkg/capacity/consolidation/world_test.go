@@ -245,7 +245,7 @@ func (w *world) draw(r *rand.Rand, pools []*capacity.Pool) {
 	}
 	w.options.Accrual.accounts = map[string]account{}
 	for i := range w.candidates { // as after some passes
-		w.options.Accrual.accounts[w.candidates[i].Node] = account{saved: r.Float64() * 0.2, at: noon}
+		w.options.Accrual.accounts[w.candidates[i].Node] = account{pool: w.candidates[i].Pool, saved: r.Float64() * 0.2, at: noon}
 	}
 }
 

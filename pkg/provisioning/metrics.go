@@ -1,0 +1,29 @@
+package provisioning
+
+import (
+	"k8s.io/component-base/metrics"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
+)
+
+var (
+	accruedDollars = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "dovetail", Subsystem: "consolidation", Name: "accrued_dollars_total",
+		Help: "What moves of a pool's nodes would have saved if they had been made when they were first possible.", StabilityLevel: metrics.ALPHA,
+	}, []string{poolmetrics.Label})
+	paidDollars = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "dovetail", Subsystem: "consolidation", Name: "paid_dollars_total",
+		Help: "What the moves of a pool's nodes that were made have cost: restarts of pods, and nodes paid at the same time.", StabilityLevel: metrics.ALPHA,
+	}, []string{poolmetrics.Label})
+)
+
+func init() { poolmetrics.MustRegister(accruedDollars, paidDollars) }
+
+// count adds to the counters what has come to the totals since before.
+func count(before, now map[string]consolidation.Totals) {
+	for pool, t := range now {
+		accruedDollars.WithLabelValues(pool).Add(t.Accrued - before[pool].Accrued)
+		paidDollars.WithLabelValues(pool).Add(t.Paid - before[pool].Paid)
+	}
+}
