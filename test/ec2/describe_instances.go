@@ -243,6 +243,11 @@ func (w *world) find(r *Request) ([]*instance, error) {
 
 // selected returns one page of the instances that a Describe call selects.
 func (w *world) selected(r *Request) ([]*instance, string, error) {
+	return w.selectedBy(r, w.instanceMatcher)
+}
+
+// selectedBy is selected with other filters.
+func (w *world) selectedBy(r *Request, of func(*instance) matcher) ([]*instance, string, error) {
 	all, err := w.find(r)
 	if err != nil {
 		return nil, "", err
@@ -258,7 +263,7 @@ func (w *world) selected(r *Request) ([]*instance, string, error) {
 		if in.forgotten || in.visible.After(w.now) {
 			continue
 		}
-		ok, err := r.matches(w.instanceMatcher(in))
+		ok, err := r.matches(of(in))
 		if err != nil {
 			return nil, "", err
 		}
@@ -286,32 +291,6 @@ func (w *world) describeInstances(r *Request) (any, error) {
 	return struct {
 		Reservations []reservationItem `xml:"reservationSet>item"`
 		Next         string            `xml:"nextToken,omitempty"`
-	}{items, next}, nil
-}
-
-type statusItem struct {
-	ID       string    `xml:"instanceId"`
-	Zone     string    `xml:"availabilityZone"`
-	State    stateItem `xml:"instanceState"`
-	System   string    `xml:"systemStatus>status"`
-	Instance string    `xml:"instanceStatus>status"`
-}
-
-func (w *world) describeInstanceStatus(r *Request) (any, error) {
-	found, next, err := w.selected(r)
-	if err != nil {
-		return nil, err
-	}
-	var items []statusItem
-	for _, in := range found {
-		if in.State != running && !r.params.bool("IncludeAllInstances") {
-			continue
-		}
-		items = append(items, statusItem{in.ID, in.Zone, stateItem{stateCodes[in.State], in.State}, "ok", "ok"})
-	}
-	return struct {
-		Statuses []statusItem `xml:"instanceStatusSet>item"`
-		Next     string       `xml:"nextToken,omitempty"`
 	}{items, next}, nil
 }
 
