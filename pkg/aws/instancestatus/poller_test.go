@@ -84,18 +84,18 @@ func TestPoll(t *testing.T) {
 		}
 
 		api.err, heard, hold = errors.New("not allowed"), nil, errors.New("Karpenter leads")
-		time.Sleep(4 * time.Minute)
+		<-time.After(4 * time.Minute)
 		synctest.Wait()
 		if len(p.Impaired()) != 2 {
 			t.Error("an answer of four minutes ago is forgotten")
 		}
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		synctest.Wait()
 		if len(p.Impaired()) > 0 {
 			t.Error("an answer of six minutes ago still counts")
 		}
 		api.err = nil
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if len(p.Impaired()) != 2 || len(heard) > 0 {
 			t.Errorf("after the failures: %d impaired, %d events reported though another controller leads", len(p.Impaired()), len(heard))
