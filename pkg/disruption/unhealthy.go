@@ -87,7 +87,7 @@ func (u *unhealthy) observe(s *cluster, now time.Time) {
 		if f != nil && m.claim.DeletionTimestamp != nil && f.Since.After(m.claim.DeletionTimestamp.Time) {
 			f = nil // every node is in the end
 		}
-		breaker.Add(poolOf(m), m.claim.Labels[corev1.LabelTopologyZone], f != nil)
+		breaker.Add(poolOf(m), m.claim.Labels[corev1.LabelTopologyZone], m.claim.CreationTimestamp.Time, f)
 		if f == nil || m.claim.DeletionTimestamp != nil {
 			continue
 		}
@@ -108,7 +108,7 @@ func (u *unhealthy) observe(s *cluster, now time.Time) {
 // block finds out what keeps an unhealthy node from being repaired now, and says so.
 func (u *unhealthy) block(n *unhealthyNode, m *candidate, breaker repair.Breaker, now time.Time) {
 	n.blocked = breaker.Open(poolOf(m), m.claim.Labels[corev1.LabelTopologyZone])
-	if n.blocked == nil {
+	if n.blocked == nil && n.from.IsZero() { // else its replacement may have been launched already
 		n.blocked = u.held(poolOf(m), m.claim.CreationTimestamp.Time)
 	}
 	switch {

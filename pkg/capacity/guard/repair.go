@@ -66,7 +66,7 @@ func (g *Guard) HoldsRepair(pool string, bought, now time.Time) *Breaker {
 // suspects reports whether a node may be the replacement of one that was repaired, and became unhealthy itself so soon that this could go on
 // for ever.
 func (b *Breaker) suspects(bought, now time.Time) bool {
-	return now.Sub(bought) < maxPause && bought.After(b.Since.Add(-repairLead))
+	return now.Sub(bought) < memory && bought.After(b.Since.Add(-repairLead))
 }
 
 // repairText is Text for a breaker of repairs.

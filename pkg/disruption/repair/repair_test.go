@@ -76,6 +76,7 @@ func TestFind(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	for name, tc := range map[string]struct {
 		all, unhealthy map[string]int // by zone
+		fresh          int            // healthy nodes in zone a, launched since
 		open           string         // part of the reason, for a node in zone a
 	}{
 		"one node":                       {all: map[string]int{"a": 1}, unhealthy: map[string]int{"a": 1}},
@@ -84,6 +85,8 @@ func TestBreaker(t *testing.T) {
 		"two of six, a fifth rounded up": {all: map[string]int{"a": 6}, unhealthy: map[string]int{"a": 2}},
 		"three of sixty":                 {all: map[string]int{"a": 20, "b": 20, "c": 20}, unhealthy: map[string]int{"a": 1, "b": 1, "c": 1}},
 		"a quarter of a zone":            {all: map[string]int{"a": 20, "b": 20, "c": 20}, unhealthy: map[string]int{"a": 5}, open: "5 of 20 nodes of NodePool p in zone a are"},
+		"and their pods run elsewhere":   {all: map[string]int{"a": 20, "b": 20, "c": 20}, unhealthy: map[string]int{"a": 5}, fresh: 5, open: "5 of 20 nodes of NodePool p in zone a are"},
+		"the zone has grown":             {all: map[string]int{"a": 20, "b": 20, "c": 20}, unhealthy: map[string]int{"a": 5}, fresh: 10},
 		"a quarter of another zone":      {all: map[string]int{"a": 20, "b": 20, "c": 20}, unhealthy: map[string]int{"a": 1, "b": 5}},
 		"a small zone of a large pool":   {all: map[string]int{"a": 3, "b": 20}, unhealthy: map[string]int{"a": 2}, open: "in zone a"},
 		"a quarter of all":               {all: map[string]int{"a": 20, "b": 20}, unhealthy: map[string]int{"b": 10}, open: "10 of 40 nodes of NodePool p are"},
@@ -92,10 +95,17 @@ func TestBreaker(t *testing.T) {
 			b := Breaker{}
 			for zone, n := range tc.all {
 				for i := range n {
-					b.Add("p", zone, i < tc.unhealthy[zone])
+					var f *Fault
+					if i < tc.unhealthy[zone] {
+						f = &Fault{Since: epoch.Add(time.Duration(i) * time.Minute)}
+					}
+					b.Add("p", zone, epoch.Add(-time.Hour), f)
 				}
 			}
-			b.Add("q", "a", true)
+			for range tc.fresh {
+				b.Add("p", "a", epoch.Add(time.Minute), nil)
+			}
+			b.Add("q", "a", epoch, &Fault{Since: epoch})
 			err := b.Open("p", "a")
 			if (err != nil) != (tc.open != "") || err != nil && !strings.Contains(err.Error(), tc.open) {
 				t.Errorf("open: %v, want %q", err, tc.open)
