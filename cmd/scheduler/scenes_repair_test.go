@@ -18,15 +18,15 @@ import (
 
 // Unhealthy nodes are repaired: few at a time, their pods first, and not for ever.
 
-// ward is a pool with as many nodes in each of two zones, and one pod on each.
-type ward struct {
+// twoZones is a pool with as many nodes in each of two zones, and one pod on each.
+type twoZones struct {
 	*chaos.Stage
 	nodes int // of a zone
 	heard func() []chaos.Sentence
 }
 
-func newWard(s *chaos.Stage, nodes int) *ward {
-	w := &ward{Stage: s, nodes: nodes}
+func inTwoZones(s *chaos.Stage, nodes int) *twoZones {
+	w := &twoZones{Stage: s, nodes: nodes}
 	pool := chaos.Pool("default", "default")
 	pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} // for what needn't be
 	s.Create(chaos.Class("default"), pool)
@@ -42,18 +42,18 @@ func newWard(s *chaos.Stage, nodes int) *ward {
 	return w
 }
 
-func (w *ward) run() func() string {
+func (w *twoZones) run() func() string {
 	return w.Running(map[string]int{"app-0": w.nodes, "app-1": w.nodes})
 }
 
-// patients returns instances of a zone.
-func (w *ward) patients(zone, n int) []ec2.Instance {
+// some returns instances of a zone.
+func (w *twoZones) some(zone, n int) []ec2.Instance {
 	live := slices.DeleteFunc(w.Cloud().Live(), func(in ec2.Instance) bool { return in.Zone != w.Zone(zone) })
 	return live[:n]
 }
 
 // ended returns how many of the instances are no more.
-func (w *ward) ended(of []ec2.Instance) (n int) {
+func (w *twoZones) ended(of []ec2.Instance) (n int) {
 	for _, was := range of {
 		if !slices.ContainsFunc(w.Cloud().Live(), func(in ec2.Instance) bool { return in.ID == was.ID }) {
 			n++
@@ -62,8 +62,8 @@ func (w *ward) ended(of []ec2.Instance) (n int) {
 	return n
 }
 
-// told returns how often a text with these parts was heard.
-func (w *ward) told(parts ...string) (n int) {
+// heardOf returns how often a text with these parts was heard.
+func (w *twoZones) heardOf(parts ...string) (n int) {
 	for _, s := range w.heard() {
 		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(s.String(), part) }) {
 			n++
@@ -77,29 +77,29 @@ func TestSceneZoneOutageRepairsNothing(t *testing.T) {
 	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		s.NothingOpens()
 		s.Limit(100)
-		w := newWard(s, 20)
-		ill := w.patients(0, 5)
-		for _, in := range ill {
+		w := inTwoZones(s, 20)
+		unhealthy := w.some(0, 5)
+		for _, in := range unhealthy {
 			s.Kubelets().Fail(in.ID, corev1.NodeReady)
 		}
 		s.Pass(whole(3*time.Hour, 90*time.Minute))
-		s.AtMost("repaired", w.ended(ill), 0)
-		s.AtLeast("events on the pool", w.told("NodePool default", "NodeRepairBlocked", "5 of "), 1)
+		s.AtMost("repaired", w.ended(unhealthy), 0)
+		s.AtLeast("events on the pool", w.heardOf("NodePool default", "NodeRepairBlocked", "5 of "), 1)
 		s.Note("kept: %v", s.Kept())
 		if kept := s.Kept()["NotRepaired"]; !strings.Contains(kept, "of NodePool default in zone "+s.Zone(0)+" are unhealthy") {
 			s.Failf("nothing says why the nodes are kept: %v", s.Kept())
 		}
-		for _, in := range ill[1:] {
+		for _, in := range unhealthy[1:] {
 			s.Kubelets().Recover(in.ID)
 		}
 		s.Until("the one that is left is repaired", 15*time.Minute, func() string {
-			if n := w.ended(ill[:1]); n == 0 {
+			if n := w.ended(unhealthy[:1]); n == 0 {
 				return "it is there"
 			}
 			return ""
 		})
 		s.Until("all run", 10*time.Minute, w.run())
-		s.AtMost("ended", w.ended(ill), 1)
+		s.AtMost("ended", w.ended(unhealthy), 1)
 	}})
 }
 
@@ -108,11 +108,11 @@ func TestSceneThreeNodesAreRepaired(t *testing.T) {
 	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		s.NothingOpens()
 		s.Limit(100)
-		w := newWard(s, 20)
-		ill := w.patients(0, 3)
-		s.Kubelets().Fail(ill[0].ID, "KernelReady")
-		s.Kubelets().Fail(ill[1].ID, "NetworkingReady")
-		if err := s.Cloud().Impair(ill[2].ID, ec2.SystemStatus, 0); err != nil {
+		w := inTwoZones(s, 20)
+		unhealthy := w.some(0, 3)
+		s.Kubelets().Fail(unhealthy[0].ID, "KernelReady")
+		s.Kubelets().Fail(unhealthy[1].ID, "NetworkingReady")
+		if err := s.Cloud().Impair(unhealthy[2].ID, ec2.SystemStatus, 0); err != nil {
 			s.Failf("%v", err)
 		}
 		least := 2 * w.nodes
@@ -129,14 +129,14 @@ func TestSceneThreeNodesAreRepaired(t *testing.T) {
 			}
 		})
 		s.Until("all are repaired", 45*time.Minute, func() string {
-			if n := w.ended(ill); n < len(ill) {
-				return fmt.Sprintf("%d of %d", n, len(ill))
+			if n := w.ended(unhealthy); n < len(unhealthy) {
+				return fmt.Sprintf("%d of %d", n, len(unhealthy))
 			}
 			return ""
 		})
 		s.Until("all run", 10*time.Minute, w.run())
-		s.AtMost("launched", s.Launched(), 2*w.nodes+len(ill))
-		s.AtLeast("planned replacements", w.told("NodeClaim", "ReplacementPlanned", "it is unhealthy"), len(ill))
+		s.AtMost("launched", s.Launched(), 2*w.nodes+len(unhealthy))
+		s.AtLeast("planned replacements", w.heardOf("NodeClaim", "ReplacementPlanned", "it is unhealthy"), len(unhealthy))
 		s.Pass(10 * time.Minute)
 		if why := s.Consistent(); why != "" {
 			s.Failf("%s", why)
@@ -149,11 +149,11 @@ func TestSceneSilentNodeIsRepaired(t *testing.T) {
 	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		s.NothingOpens()
 		s.Limit(100)
-		w := newWard(s, 5)
-		ill := w.patients(0, 1)
-		s.Kubelets().Silence(ill[0].ID)
+		w := inTwoZones(s, 5)
+		unhealthy := w.some(0, 1)
+		s.Kubelets().Silence(unhealthy[0].ID)
 		s.Until("it is repaired", time.Hour, func() string {
-			if w.ended(ill) == 0 {
+			if w.ended(unhealthy) == 0 {
 				return "it is there"
 			}
 			return ""
@@ -170,10 +170,10 @@ func TestSceneSilentNodeIsRepaired(t *testing.T) {
 func TestSceneRepairLoop(t *testing.T) {
 	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		s.Limit(60)
-		w := newWard(s, 5)
+		w := inTwoZones(s, 5)
 		first := s.Launched()
 		s.Pass(30 * time.Minute)
-		s.Kubelets().Fail(w.patients(0, 1)[0].ID, "StorageReady")
+		s.Kubelets().Fail(w.some(0, 1)[0].ID, "StorageReady")
 		old := map[string]bool{}
 		for _, in := range s.Cloud().Instances() {
 			old[in.ID] = true
@@ -194,9 +194,9 @@ func TestSceneRepairLoop(t *testing.T) {
 		}
 		s.AtMost("launched in that time", s.Launched()-first, whole(8, 6))
 		s.AtLeast("launched in that time", s.Launched()-first, 3)
-		s.AtLeast("events on the pool", w.told("NodePool default", "NodeRepairBlocked"), 1)
-		s.AtLeast("events of the guard", w.told("NodePool default", "RepairsPaused"), 1)
-		s.AtMost("conditions that launches are paused", w.told("LaunchesPaused"), 0)
+		s.AtLeast("events on the pool", w.heardOf("NodePool default", "NodeRepairBlocked"), 1)
+		s.AtLeast("events of the guard", w.heardOf("NodePool default", "RepairsPaused"), 1)
+		s.AtMost("conditions that launches are paused", w.heardOf("LaunchesPaused"), 0)
 		s.Until("all run", 10*time.Minute, w.run())
 	}})
 }

@@ -19,7 +19,7 @@ import (
 // Cloud returns the simulated account, for causing incidents there.
 func (s *Stage) Cloud() *ec2.Sim { return s.ec2 }
 
-// Kubelets returns the simulated kubelets, for letting nodes fall ill.
+// Kubelets returns the simulated kubelets, for making nodes unhealthy.
 func (s *Stage) Kubelets() *kubelet.Kubelets { return s.boots }
 
 // Reclaim makes EC2 interrupt n random spot instances, spread over a time.

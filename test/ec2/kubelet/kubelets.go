@@ -32,10 +32,10 @@ type Kubelets struct {
 	nextIP atomic.Uint32
 	healed atomic.Bool
 
-	mu     sync.Mutex
-	nodes  map[string]*node // by instance ID
-	ills   map[string]*ill  // likewise
-	byName map[string]*node // registered ones, by Node name
+	mu        sync.Mutex
+	nodes     map[string]*node   // by instance ID
+	unhealthy map[string]*health // likewise
+	byName    map[string]*node   // registered ones, by Node name
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -64,7 +64,7 @@ func New(cfg Config) (*Kubelets, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	k := &Kubelets{
-		cfg: cfg, client: cfg.Client, clock: cfg.Clock, nodes: map[string]*node{}, byName: map[string]*node{}, ills: map[string]*ill{}, ctx: ctx, stop: stop,
+		cfg: cfg, client: cfg.Client, clock: cfg.Clock, nodes: map[string]*node{}, byName: map[string]*node{}, unhealthy: map[string]*health{}, ctx: ctx, stop: stop,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](50*time.Millisecond, 5*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Clock: cfg.Clock}),
@@ -213,7 +213,7 @@ func (k *Kubelets) Halt(id string) {
 	defer k.mu.Unlock()
 	n := k.nodes[id]
 	delete(k.nodes, id)
-	delete(k.ills, id)
+	delete(k.unhealthy, id)
 	if n != nil && k.byName[n.name] == n {
 		delete(k.byName, n.name)
 	}
@@ -250,7 +250,7 @@ func (k *Kubelets) look(t task) (time.Duration, error) {
 	k.mu.Lock()
 	n := k.nodes[t.key]
 	k.mu.Unlock()
-	if n == nil || k.illness(t.key).silent {
+	if n == nil || k.healthOf(t.key).silent {
 		return 0, nil
 	}
 	return k.syncNode(ctx, n)
