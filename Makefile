@@ -13,6 +13,7 @@
 # make day      lets both consolidate simulated days: cost, evictions, nodes launched, and nodes that were ended too early
 # make scores   lets kube-scheduler place the pods of such days by different scores, to see what they cost; WHOLE=1 in the whole program
 # make peer     lets Karpenter itself consolidate a small cluster, as a check of the emulation; SEED=1, BALANCED=1, MOST_ALLOCATED=1
+# make neighbour moves a cluster of 50 nodes to Karpenter for AWS itself and back; NEIGHBOUR_HOLD=30m
 # make build    builds bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
 #
 # You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
@@ -31,7 +32,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -146,6 +147,13 @@ peer:
 	$(say) 'peer: about twelve minutes, and some more to build Karpenter the first time'
 	@go build -modfile=tools/peer/go.mod -ldflags '-s -w' -o bin/karpenter sigs.k8s.io/karpenter/kwok
 	@go run ./test/peer -seed $(SEED) $(if $(BALANCED),-balanced) $(if $(MOST_ALLOCATED),-most-allocated)
+
+# Karpenter for AWS is built the same way. In the hold it must replace no node.
+NEIGHBOUR_HOLD ?= 30m
+neighbour:
+	$(say) 'neighbour: ten minutes and the hold of $(NEIGHBOUR_HOLD), and some more to build Karpenter the first time'
+	@go build -modfile=tools/neighbour/go.mod -ldflags '-s -w' -o bin/karpenter-aws github.com/aws/karpenter-provider-aws/cmd/controller
+	@go run ./test/neighbour -hold $(NEIGHBOUR_HOLD)
 
 clean:
 	rm -rf bin .demo .tmp

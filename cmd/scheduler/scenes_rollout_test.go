@@ -11,6 +11,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -199,5 +200,47 @@ func TestSceneRollOutOfABadImage(t *testing.T) {
 			s.AMISelectorTerms[0].Alias, s.UserData = "al2023@latest", ptr.To("#!/bin/sh\ntrue")
 		})
 		r.rolledOut(0, time.Hour)
+	}})
+}
+
+// The nodes of a static pool whose limit is its replicas are replaced one by one: there is never more than one node too many, nor one too few.
+func TestSceneStaticRollOut(t *testing.T) {
+	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) {
+		const nodes = 3
+		class, static := chaos.Class("default"), chaos.Pool("static", "default")
+		static.Spec.Replicas, static.Spec.Disruption.ConsolidateAfter = ptr.To[int64](nodes), karpv1.MustParseNillableDuration("Never")
+		static.Spec.Limits = karpv1.Limits{"nodes": resource.MustParse(fmt.Sprint(nodes))}
+		s.Create(class, static, chaos.Deployment(nodes, chaos.Template("web", "2", "2Gi", chaos.OnePerNode)))
+		s.Start()
+		s.Until("all run", 10*time.Minute, s.Running(map[string]int{"web": nodes}))
+		s.Pass(5 * time.Minute)
+		most, least := 0, nodes
+		s.Each(func() {
+			ready := 0
+			for _, c := range s.Claims() {
+				if c.DeletionTimestamp == nil && c.StatusConditions().IsTrue(karpv1.ConditionTypeInitialized) {
+					ready++
+				}
+			}
+			most, least = max(most, len(s.Claims())), min(least, ready)
+		})
+		chaos.Change(s, class, func(nc *ec2nc.EC2NodeClass) { nc.Spec.UserData = ptr.To("#!/bin/sh\ntrue") })
+		s.Pass(time.Minute)
+		s.Until("no node is drifted any more", time.Hour, func() string {
+			for claim, reason := range s.Drifted() {
+				if reason != "" {
+					return claim
+				}
+			}
+			return ""
+		})
+		s.Pass(10 * time.Minute)
+		s.AtMost("claims at a time", most, nodes+1)
+		s.AtLeast("initialized nodes at a time", least, nodes)
+		s.AtMost("nodes launched in all", s.Launched(), 2*nodes)
+		if n := len(s.Claims()); n != nodes {
+			s.Failf("%d claims in the end, want %d", n, nodes)
+		}
+		s.Until("all run", 5*time.Minute, s.Running(map[string]int{"web": nodes}))
 	}})
 }

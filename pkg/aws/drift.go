@@ -26,7 +26,7 @@ func (p *Provider) Drifted(ctx context.Context, n cloudprovider.LaunchedNode) (c
 	case h == nil && n.TypeCounts:
 		return cloudprovider.InstanceTypeNotFound, nil
 	}
-	if h = drift.Hardware(region, name); h == nil {
+	if h = region.Find(name); h == nil {
 		return fail(fmt.Errorf("the region has no instance type %q", name))
 	}
 	r := p.classes.resolved(n.NodeClass)

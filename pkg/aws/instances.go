@@ -189,6 +189,10 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 			out.Labels = map[string]string{ec2nc.LabelPlacementGroupPartition: number(int64(n))}
 		}
 	}
+	if v := i.IamInstanceProfile; v != nil {
+		arn := awssdk.ToString(v.Arn)
+		out.Annotations = ofProfile(arn[strings.LastIndexByte(arn, '/')+1:])
+	}
 	if i.InstanceLifecycle == ec2types.InstanceLifecycleTypeSpot || i.SpotInstanceRequestId != nil {
 		out.CapacityType = karpv1.CapacityTypeSpot
 	}
@@ -205,6 +209,15 @@ func instanceOf(i *ec2types.Instance) capacity.Instance {
 	out.LaunchBatch, out.Claim = out.Tags[objects.TagLaunchBatch], out.Tags[ec2nc.NodeClaimTagKey]
 	out.ProviderID = providerID(out.Zone, out.ID)
 	return out
+}
+
+// ofProfile returns the annotation of a claim whose instance has the instance profile. Karpenter deletes profiles of this cluster that neither
+// a node class nor a claim names.
+func ofProfile(name string) map[string]string {
+	if name == "" {
+		return nil
+	}
+	return map[string]string{ec2nc.AnnotationInstanceProfile: name}
 }
 
 // named returns the instance with the name that its kubelet will register under, by the naming of its class.

@@ -158,6 +158,9 @@ func (l *launcher) launched(out *ec2.CreateFleetOutput, w *capacity.LaunchBatch)
 			i.CapacityType = karpv1.CapacityTypeSpot
 		}
 		i.Tenancy = tenancyOf(w, i.InstanceType, i.Zone)
+		if r := l.classes.resolved(w.NodeClass); r != nil {
+			i.Annotations = ofProfile(r.profile)
+		}
 		if w.CapacityType == karpv1.CapacityTypeReserved {
 			i.ReservationID = l.used(w, &i, len(got.InstanceIds))
 		}

@@ -87,6 +87,31 @@ func TestClusterGroupIsInOneZone(t *testing.T) {
 	}
 }
 
+// Karpenter deletes instance profiles of the cluster that neither a class nor a claim's annotation names. Claims get it from the answer of the
+// launch, or, if that was lost, from the instance.
+func TestInstanceProfilesAreReported(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(inGroup("parts", w.sim.AddPlacementGroup("parts", "partition", 2)))
+	w.types("parts")
+	res, err := w.Launch(w.ctx, w.prepared(in("parts", newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := w.Describe(w.ctx, res.Instances[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{ec2nc.AnnotationInstanceProfile: w.sim.Instances()[0].Profile}
+	if want[ec2nc.AnnotationInstanceProfile] == "" {
+		t.Fatal("the instance has no profile")
+	}
+	for name, got := range map[string]map[string]string{"the answer": res.Instances[0].Annotations, "the description": shown.Annotations} {
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestPartitionsAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.SetNodeClass(inGroup("parts", w.sim.AddPlacementGroup("parts", "partition", 2)))

@@ -183,7 +183,6 @@ const (
 	InstanceRunning      InstanceState = "running"
 	InstanceShuttingDown InstanceState = "shutting-down"
 	InstanceTerminated   InstanceState = "terminated"
-	InstanceStopping     InstanceState = "stopping"
 	InstanceStopped      InstanceState = "stopped"
 )
 
@@ -215,6 +214,8 @@ type Instance struct {
 	Tenancy string
 	// Labels are those that only the launch decided (a partition of a placement group); nil: none.
 	Labels map[string]string
+	// Annotations are those that the cloud wants on the instance's claim; nil: none.
+	Annotations map[string]string
 	// EndReason is why the cloud ended the instance, in its own words; empty if it hasn't, or doesn't say.
 	EndReason string
 	// Taken: the cloud ended the instance because it wanted its capacity back. That counts as no failure.

@@ -76,7 +76,7 @@ func TestPodsThatCannotBePlannedFor(t *testing.T) {
 			`pod can't be planned for: annotation dovetail.sh/bind is "erly", it can only be "early"`},
 		"a lost claim": {func(*corev1.Pod) {}, VolumeInfo{Problem: "claim data is lost"}, "pod can't be planned for: claim data is lost"},
 		"volumes in two zones": {func(*corev1.Pod) {}, VolumeInfo{Topology: [][]Requirements{
-			{LabelRequirements(map[string]string{LabelZone: "a"})}, {LabelRequirements(map[string]string{"topology.ebs.csi.aws.com/zone": "b"})}}},
+			{{LabelZone: ValueIn(LabelZone, "a")}}, {{"topology.ebs.csi.aws.com/zone": ValueIn("topology.ebs.csi.aws.com/zone", "b")}}}},
 			"pod can't be planned for: its volumes can't be reached from the nodes it asks for"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestNodeTermsOfAPod(t *testing.T) {
 		}, VolumeInfo{}, []string{"[a in (1) b exists]", "[a in (1) c not in (x)]"}},
 		"a volume in one of two zones cuts the term that asks for another": {func(p *corev1.Pod) {
 			p.Spec.Affinity = pods.NodeAffinity(pods.Requires(LabelZone, "In", "a"), pods.Requires(LabelZone, "In", "b", "c"))
-		}, VolumeInfo{Topology: [][]Requirements{{LabelRequirements(map[string]string{LabelZone: "b"}), LabelRequirements(map[string]string{LabelZone: "d"})}}},
+		}, VolumeInfo{Topology: [][]Requirements{{{LabelZone: ValueIn(LabelZone, "b")}, {LabelZone: ValueIn(LabelZone, "d")}}}},
 			[]string{"[topology.kubernetes.io/zone in (b)]"}},
 	} {
 		t.Run(name, func(t *testing.T) {

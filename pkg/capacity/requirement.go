@@ -294,15 +294,6 @@ func MatchAny(terms []Requirements, label func(key string) (string, bool)) bool 
 	return len(terms) == 0 || slices.ContainsFunc(terms, func(term Requirements) bool { return term.MatchFunc(label) })
 }
 
-// LabelRequirements returns requirements that are satisfied by exactly these labels' values.
-func LabelRequirements(labels map[string]string) Requirements {
-	out := make(Requirements, len(labels))
-	for k, v := range labels {
-		out[k] = ValueIn(k, v)
-	}
-	return out
-}
-
 func setOf(values []string) map[string]struct{} {
 	out := make(map[string]struct{}, len(values))
 	for _, v := range values {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
 // Sets keeps the DaemonSets as the planner needs them: on which nodes their pods run, and what the next pod requests. The scheduler's
@@ -60,7 +61,7 @@ func New(f informers.SharedInformerFactory) (*Sets, error) {
 	d := &Sets{rules: newAdmissionRules(f), sets: map[types.UID]*daemonSet{}}
 	for _, h := range []struct {
 		informer cache.SharedIndexInformer
-		observe  func(before, now any)
+		observe  func(before, now metav1.Object)
 	}{
 		{f.Apps().V1().DaemonSets().Informer(), d.observeSet},
 		{f.Core().V1().Pods().Informer(), d.observePod},
@@ -68,7 +69,7 @@ func New(f informers.SharedInformerFactory) (*Sets, error) {
 		{f.Node().V1().RuntimeClasses().Informer(), d.observeRule},
 		{f.Scheduling().V1().PriorityClasses().Informer(), d.observeRule},
 	} {
-		registration, err := h.informer.AddEventHandler(handlerOf(h.observe))
+		registration, err := h.informer.AddEventHandler(observe.Changes(h.observe))
 		if err != nil {
 			return nil, fmt.Errorf("watching what DaemonSets' pods are made of: %w", err)
 		}
@@ -115,7 +116,7 @@ func (d *Sets) ObservePod(pod *corev1.Pod) { d.observePod(nil, pod) }
 // ObserveSet adds a DaemonSet that the informers don't show.
 func (d *Sets) ObserveSet(set *appsv1.DaemonSet) { d.observeSet(nil, set) }
 
-func (d *Sets) observeSet(before, now any) {
+func (d *Sets) observeSet(before, now metav1.Object) {
 	was, _ := before.(*appsv1.DaemonSet)
 	set, _ := now.(*appsv1.DaemonSet)
 	d.change(cmp.Or(set, was).UID, func(e *daemonSet) {
@@ -130,7 +131,7 @@ func (d *Sets) observeSet(before, now any) {
 	})
 }
 
-func (d *Sets) observePod(before, now any) {
+func (d *Sets) observePod(before, now metav1.Object) {
 	was, _ := before.(*corev1.Pod)
 	pod, _ := now.(*corev1.Pod)
 	owner, had := daemonSetOf(pod), daemonSetOf(was)
@@ -150,7 +151,7 @@ func (d *Sets) observePod(before, now any) {
 }
 
 // observeRule recomputes the DaemonSets whose pods admission changes because of the object.
-func (d *Sets) observeRule(before, now any) {
+func (d *Sets) observeRule(before, now metav1.Object) {
 	if now == nil {
 		now = before
 	}
@@ -317,25 +318,4 @@ func daemonSetOf(pod *corev1.Pod) types.UID {
 		return ref.UID
 	}
 	return ""
-}
-
-// handlerOf passes each event to one func: before is nil for an added object, now is nil for a deleted one. An update whose UID has changed
-// is both: the object was deleted and made again under its name while the watch was interrupted.
-func handlerOf(observe func(before, now any)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { observe(nil, o) },
-		UpdateFunc: func(before, now any) {
-			if a, ok := before.(metav1.Object); ok && a.GetUID() != now.(metav1.Object).GetUID() {
-				observe(before, nil)
-				before = nil
-			}
-			observe(before, now)
-		},
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			observe(o, nil)
-		},
-	}
 }

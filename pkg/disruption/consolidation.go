@@ -56,6 +56,11 @@ type consolidations struct {
 	rollOuts *rollOuts
 
 	terminations *terminations
+	asking
+}
+
+// asking is when the planner was asked for moves, and with what.
+type asking struct {
 	// asked is when the request was made that isn't answered yet; zero: there is none. last is when the last one was made, every how long to
 	// wait after that.
 	asked, last time.Time

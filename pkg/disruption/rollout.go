@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/awslabs/operatorpkg/status"
@@ -62,11 +63,11 @@ type rollOut struct {
 	// class is the name of the node class, key the part of the template that it accounts for; err is why that isn't known.
 	class, key string
 	err        error
-	// drifted: a node of the pool is, or one of another pool for a reason that is the class's. young are claims of the template that are not
-	// initialized.
-	drifted bool
-	young   []string
-	again   map[types.UID]bool
+	// any: a node of the pool is drifted. drifted: such nodes are to be replaced, or those of another pool that are drifted for a reason of the
+	// class's. young are claims of the template that are not initialized.
+	any, drifted bool
+	young        []string
+	again        map[types.UID]bool
 	// instances are the canaries that were seen to have one. Without an instance nothing was tried: rest is until when no other is launched.
 	instances map[string]bool
 	rest      time.Time
@@ -110,6 +111,10 @@ func (r *rollOuts) observe(ctx context.Context, s *cluster, now time.Time) (errs
 		case reason != "":
 			if p.driftsAgain(m.claim, since) {
 				p.again[m.claim.UID] = true
+				break
+			}
+			p.any = true
+			if paused(m) || !mayRollOut(m.pool, r.clock) {
 				break
 			}
 			p.drifted = true
@@ -202,7 +207,7 @@ func (r *rollOuts) judge(ctx context.Context, s *cluster, np *karpv1.NodePool, p
 		if m.pool != np || !p.launched(m) {
 			continue
 		}
-		works, err := r.works(m, now)
+		works, err := r.serves(m, now)
 		if err != nil {
 			return err
 		}
@@ -244,9 +249,9 @@ func (r *rollOuts) fail(ctx context.Context, s *cluster, np *karpv1.NodePool, p 
 	return nil
 }
 
-// works reports whether a node is initialized and one of its pods has been Ready for long enough. Pods of DaemonSets don't count. The node of a
+// serves reports whether a node is initialized and one of its pods has been Ready for long enough. Pods of DaemonSets don't count. The node of a
 // static pool is launched for no pod: that it has been initialized for so long is enough.
-func (r *rollOuts) works(m *candidate, now time.Time) (bool, error) {
+func (r *rollOuts) serves(m *candidate, now time.Time) (bool, error) {
 	_, drifted := driftOf(m.claim)
 	up := condition(m.claim, karpv1.ConditionTypeInitialized)
 	if m.node == nil || m.claim.DeletionTimestamp != nil || drifted != "" || up == nil || karpenter.PoolDrift(m.pool, m.claim) != "" {
@@ -311,7 +316,7 @@ func (r *rollOuts) reserved(ctx context.Context, s *cluster, due *consolidation.
 func (r *rollOuts) record(ctx context.Context, np *karpv1.NodePool, p *rollOut) error {
 	had, there := np.Annotations[objects.AnnotationRollOut]
 	var value *string
-	if p.drifted || len(p.again) > 0 {
+	if p.any || p.drifted || len(p.again) > 0 {
 		raw, err := json.Marshal(&p.RollOut)
 		if err != nil {
 			return fmt.Errorf("recording the roll-out of NodePool %s: %w", np.Name, err)
@@ -398,10 +403,19 @@ func (r *rollOuts) probes(policies map[string]consolidation.Policy) bool {
 	return false
 }
 
+// mayRollOut reports whether a pool's budgets allow drifted nodes to be replaced now, if none are being disrupted.
+func mayRollOut(pool *karpv1.NodePool, now clock.Clock) bool {
+	return allowed(pool.Spec.Disruption.Budgets, now, mostNodes, karpv1.DisruptionReasonDrifted) > 0
+}
+
+// mostNodes stands for the number of a pool's nodes where only a budget of none matters.
+const mostNodes = 1 << 20
+
 // forced returns since when a node has to be replaced because it has drifted; false: it needn't.
 func (r *rollOuts) forced(m *candidate) (since time.Time, yes bool) {
 	since, reason := driftOf(m.claim)
-	if reason == "" || m.pool == nil || m.pool.DeletionTimestamp != nil || m.pool.Spec.Replicas != nil || paused(m) {
+	if reason == "" || m.pool == nil || m.pool.DeletionTimestamp != nil || m.pool.Spec.Replicas != nil || paused(m) ||
+		strings.HasPrefix(m.pool.Name, karpenter.ProvisionerPrefix) { // Provisioners had no drift
 		return time.Time{}, false
 	}
 	p := r.of(m.pool.Name)

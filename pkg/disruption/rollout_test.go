@@ -294,6 +294,26 @@ func TestDriftedMovesThatAreGivenUp(t *testing.T) {
 	}
 }
 
+// Where no drifted node may be replaced, nothing has to be proved before nodes are launched to save money.
+func TestNoCanaryWithoutARollOut(t *testing.T) {
+	for name, change := range map[string]func(*karpv1.NodePool){
+		"a budget of none": func(p *karpv1.NodePool) {
+			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonDrifted}}}
+		},
+		"paused": func(p *karpv1.NodePool) { p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := rolling(t, change)
+			if _, policies := w.latest(p); policies["default"].Canary != "" {
+				t.Errorf("policy %+v", policies["default"])
+			}
+			if _, there := w.record(); !there {
+				t.Error("nothing is recorded")
+			}
+		})
+	}
+}
+
 // The first new node has to be initialized and hold a pod Ready for two minutes; until then no other is launched. A new leader knows that.
 func TestCanaryProves(t *testing.T) {
 	w, p := rolling(t)

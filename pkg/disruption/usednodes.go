@@ -63,7 +63,7 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 		out.Price = price
 	}
 	since, drifted := u.rollOuts.forced(m)
-	drifted = drifted && u.mayRollOut(m.pool)
+	drifted = drifted && mayRollOut(m.pool, u.rollOuts.clock) // else it is a candidate like others: it may be emptied to save money, and take pods
 	if drifted {
 		out.Forced, out.ForcedAt = consolidation.Drifted, since
 	}
@@ -130,15 +130,6 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 	}
 	return u.rules.blocked(known, now)
 }
-
-// mayRollOut reports whether the pool's budgets ever allow drifted nodes to be replaced now. If they allow none, these are candidates like others:
-// they may be emptied to save money, and take pods.
-func (u *usedNodes) mayRollOut(pool *karpv1.NodePool) bool {
-	return allowed(pool.Spec.Disruption.Budgets, u.rollOuts.clock, mostNodes, karpv1.DisruptionReasonDrifted) > 0
-}
-
-// mostNodes stands for the number of a pool's nodes where only a budget of none matters.
-const mostNodes = 1 << 20
 
 func refOf(p *corev1.Pod) capacity.PodRef {
 	return capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
 const (
@@ -87,14 +88,7 @@ func (i *ExternalController) Run(ctx context.Context) error {
 	handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { i.observe(o.(*coordinationv1.Lease)) },
 		UpdateFunc: func(_, o any) { i.observe(o.(*coordinationv1.Lease)) },
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if l, ok := o.(*coordinationv1.Lease); ok {
-				i.gone(l)
-			}
-		},
+		DeleteFunc: observe.Deletion(i.gone),
 	})
 	if err != nil {
 		return fmt.Errorf("watching leases: %w", err)

@@ -14,6 +14,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
+// InstanceLabels returns the labels that say what an instance is, as far as that is known.
+func InstanceLabels(inst capacity.Instance) map[string]string {
+	labels := map[string]string{
+		corev1.LabelInstanceTypeStable: inst.InstanceType,
+		corev1.LabelTopologyZone:       inst.Zone,
+		karpv1.CapacityTypeLabelKey:    inst.CapacityType,
+	}
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
+	return labels
+}
+
 // NodeFor returns the Node to create ahead of its kubelet. It carries all labels and taints, because a kubelet that finds its Node
 // applies none of its own. It has no Ready condition: without one, and with a Lease, the node lifecycle controller waits. It has no
 // finalizer: until registration a deleted Node is created again.
@@ -21,15 +32,7 @@ import (
 // inst must have its NodeName; c is the claim after RecordLaunched.
 func NodeFor(c *capacity.Claim, inst capacity.Instance, declaredFeatures []string) *corev1.Node {
 	labels := merged(c.Labels)
-	for key, value := range map[string]string{
-		corev1.LabelInstanceTypeStable: inst.InstanceType,
-		corev1.LabelTopologyZone:       inst.Zone,
-		karpv1.CapacityTypeLabelKey:    inst.CapacityType,
-	} {
-		if value != "" {
-			labels[key] = value
-		}
-	}
+	maps.Copy(labels, InstanceLabels(inst))
 	hostname := inst.Hostname
 	if hostname == "" {
 		hostname = inst.NodeName

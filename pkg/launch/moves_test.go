@@ -8,10 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // free adds a node that existed before, with capacity for n pods.
@@ -42,8 +45,13 @@ func (w *world) pass() *consolidation.Result { return w.passFor(false, nil) }
 
 // passFor is pass; between the proposal and what comes of it, something may happen.
 func (w *world) passFor(only bool, between func()) *consolidation.Result {
+	return w.passOf(consolidation.Request{ProposeOnly: only}, "", between)
+}
+
+// passOf is passFor with what else is asked for; the node has to be emptied for the reason, if there is one.
+func (w *world) passOf(r consolidation.Request, forced consolidation.Reason, between func()) *consolidation.Result {
 	w.t.Helper()
-	x := consolidation.Candidate{Node: "old", Pool: "pool", Price: 2, CapacityType: "on-demand", CreatedAt: w.clock.Now().Add(-2 * time.Hour)}
+	x := consolidation.Candidate{Node: "old", Pool: "pool", Price: 2, CapacityType: "on-demand", CreatedAt: w.clock.Now().Add(-2 * time.Hour), Forced: forced}
 	for _, pod := range w.podsOn["old"] {
 		_, class, err := w.pending.Classes.Successor(pod)
 		if err != nil {
@@ -52,9 +60,10 @@ func (w *world) passFor(only bool, between func()) *consolidation.Result {
 		x.Pods = append(x.Pods, consolidation.Pod{Ref: capacity.RefOf(pod), Class: class, Owner: "their-rs", Cost: 1})
 	}
 	p := consolidation.DefaultPolicy()
-	p.RestartCost, p.Budgets = 0, map[consolidation.Reason]int{consolidation.Underutilized: 10}
+	p.RestartCost, p.Budgets = 0, map[consolidation.Reason]int{consolidation.Underutilized: 10, consolidation.Drifted: 10}
 	c := w.parts.Consolidation
-	c.Ask(&consolidation.Request{Candidates: []consolidation.Candidate{x}, Pools: map[string]consolidation.Policy{"pool": p}, ProposeOnly: only})
+	r.Candidates, r.Pools = []consolidation.Candidate{x}, map[string]consolidation.Policy{"pool": p}
+	c.Ask(&r)
 	c.Consolidate(w.t.Context())
 	w.settled()
 	if between != nil {
@@ -301,5 +310,37 @@ func TestProposeOnly(t *testing.T) {
 	}
 	if !w.reservations.Fence("old") || !w.reservations.Fence("free") {
 		t.Error("something is reserved")
+	}
+}
+
+// The canary of a roll-out is the probe of a breaker that stops it, when one is due; no other move launches against a breaker.
+func TestCanaryIsAProbe(t *testing.T) {
+	for name, tc := range map[string]struct {
+		probe  bool
+		reason consolidation.Reason
+		moves  int
+	}{
+		"a canary":                     {true, consolidation.Drifted, 1},
+		"a drifted node, no canary":    {false, consolidation.Drifted, 0},
+		"a move that is to save money": {true, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := used(t, 1, 0)
+			w.clock, w.budget = clocktesting.NewFakeClock(epoch), &spending.Config{}
+			w.leads()
+			w.opens(guard.MachineKey("class", "", ""), broken)
+			if r := w.passOf(consolidation.Request{Probe: tc.probe}, tc.reason, nil); len(r.Moves) != tc.moves {
+				t.Fatalf("%d moves, want %d; kept %+v", len(r.Moves), tc.moves, r.Kept)
+			}
+			w.settled()
+			for _, c := range w.claims {
+				if len(c.Purchase.Probes) != 1 {
+					t.Errorf("it probes %v", c.Purchase.Probes)
+				}
+			}
+			if r := w.passOf(consolidation.Request{Probe: tc.probe}, tc.reason, nil); len(r.Moves) > 0 {
+				t.Errorf("another node is launched while the first is a probe: %+v", r.Moves)
+			}
+		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
@@ -210,14 +211,7 @@ func (tr *NodeTracker) CSINodes() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { tr.csiNode(o.(*storagev1.CSINode), false) },
 		UpdateFunc: func(_, o any) { tr.csiNode(o.(*storagev1.CSINode), false) },
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if c, ok := o.(*storagev1.CSINode); ok {
-				tr.csiNode(c, true)
-			}
-		},
+		DeleteFunc: observe.Deletion(func(c *storagev1.CSINode) { tr.csiNode(c, true) }),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
@@ -13,14 +14,7 @@ func (tr *NodeTracker) StorageCapacities() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { tr.storageCapacity(o.(*storagev1.CSIStorageCapacity)) },
 		UpdateFunc: func(_, o any) { tr.storageCapacity(o.(*storagev1.CSIStorageCapacity)) }, // the node that it is for can't change
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if c, ok := o.(*storagev1.CSIStorageCapacity); ok {
-				tr.storageCapacity(c)
-			}
-		},
+		DeleteFunc: observe.Deletion(tr.storageCapacity),
 	}
 }
 

@@ -1,16 +1,17 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
 // watcher enqueues the claims and Nodes that a change of a Node or a pod concerns.
@@ -47,42 +48,24 @@ func (w *watcher) start(ctx context.Context) (stop func(), err error) {
 }
 
 func (w *watcher) handleNodes() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { w.nodeChanged(obj) },
-		UpdateFunc: func(old, obj any) {
-			if replaced(old, obj) {
-				w.nodeChanged(old) // it may belong to another claim
-			}
-			w.nodeChanged(obj)
-		},
-		DeleteFunc: func(obj any) { w.nodeChanged(obj) },
-	}
+	return observe.Changes(func(before, now *corev1.Node) { w.nodeChanged(cmp.Or(now, before)) })
 }
 
 func (w *watcher) handlePods() cache.ResourceEventHandler {
+	h := observe.Changes(w.podChanged)
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if !initial {
-				w.podChanged(nil, obj)
+				h.OnAdd(obj, false)
 			}
 		},
-		UpdateFunc: func(old, obj any) {
-			if replaced(old, obj) {
-				w.podChanged(old, nil)
-				old = nil
-			}
-			w.podChanged(old, obj)
-		},
-		DeleteFunc: func(obj any) { w.podChanged(obj, nil) },
+		UpdateFunc: h.OnUpdate,
+		DeleteFunc: h.OnDelete,
 	}
 }
 
-// nodeChanged enqueues what a Node (or its tombstone) concerns.
-func (w *watcher) nodeChanged(obj any) {
-	node, ok := untomb(obj).(*corev1.Node)
-	if !ok {
-		return
-	}
+// nodeChanged enqueues what a Node concerns.
+func (w *watcher) nodeChanged(node *corev1.Node) {
 	names := w.index.find(node.Spec.ProviderID, node.Name)
 	if node.Spec.ProviderID == "" {
 		// It may be one of ours under another name; the Node created ahead has the same address.
@@ -101,9 +84,7 @@ func (w *watcher) nodeChanged(obj any) {
 }
 
 // podChanged enqueues the claim of a pod's node when the change matters to it: a pod was bound, is ending or is gone.
-func (w *watcher) podChanged(old, obj any) {
-	before, _ := untomb(old).(*corev1.Pod)
-	after, _ := untomb(obj).(*corev1.Pod)
+func (w *watcher) podChanged(before, after *corev1.Pod) {
 	node, counts := podEvent(before, after)
 	claims := w.index.find("", node)
 	if node == "" || len(claims) == 0 {
@@ -115,19 +96,4 @@ func (w *watcher) podChanged(old, obj any) {
 	for _, name := range claims {
 		w.queue.add(key{claim: name})
 	}
-}
-
-// replaced reports whether an update stands for the deletion of one object and the creation of another of the same name: informers report
-// that when it happened while the watch was interrupted.
-func replaced(old, obj any) bool {
-	before, ok := old.(metav1.Object)
-	after, is := obj.(metav1.Object)
-	return ok && is && before.GetUID() != after.GetUID()
-}
-
-func untomb(obj any) any {
-	if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		return t.Obj
-	}
-	return obj
 }

@@ -126,3 +126,15 @@ func TestWhyAMoveIsGone(t *testing.T) {
 		t.Error("one move is left to be given up, once")
 	}
 }
+
+// A move that is made because its nodes have drifted has nothing to pay for.
+func TestDriftedMovesAreNotPaid(t *testing.T) {
+	m, now := two(t)
+	m.open["a"].Reason = consolidation.Drifted
+	if err := m.Begin("a", now["a"]); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(m.TakeUnpaid()); n != 0 {
+		t.Errorf("%d moves are to be paid", n)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
@@ -87,31 +88,18 @@ func (p *Pods) asks(pod *corev1.Pod) bool {
 
 // Handler returns the handler for the scheduler's pod informer.
 func (p *Pods) Handler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { p.observe(nil, o.(*corev1.Pod)) },
-		UpdateFunc: func(o, now any) {
-			old, pod := o.(*corev1.Pod), now.(*corev1.Pod)
-			if old.UID != pod.UID {
-				// The pod was deleted and created again under its name, as StatefulSets do, while the watch was interrupted.
-				p.deleted(old)
-				old = nil
-			}
-			p.observe(old, pod)
-		},
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if pod, ok := o.(*corev1.Pod); ok {
-				p.deleted(pod)
-			}
-		},
-	}
+	return observe.Changes(func(before, now *corev1.Pod) {
+		if now == nil {
+			p.deleted(before)
+		} else {
+			p.observe(before, now)
+		}
+	})
 }
 
 func (p *Pods) deleted(pod *corev1.Pod) {
 	p.count(pod, nil)
-	p.drop(pod, true, func(l *ledger.Ledger) { l.Gone(pod.UID) })
+	p.drop(pod, true, func(l *ledger.Ledger, _ time.Time) { l.Gone(pod.UID) })
 	if pod.Spec.NodeName != "" && p.left != nil {
 		p.left()
 	}
@@ -123,7 +111,7 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 		if old != nil && old.Spec.NodeName != "" {
 			return // bound before
 		}
-		p.drop(pod, true, func(l *ledger.Ledger) { l.Bound(pod.UID) })
+		p.drop(pod, true, func(l *ledger.Ledger, now time.Time) { l.Bound(pod.UID, pod.Spec.NodeName, now) })
 		if key := objects.DaemonSetKey(pod); key != "" {
 			p.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.DaemonBound(pod.Spec.NodeName, key) })
 		}
@@ -132,7 +120,7 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	asks := p.asks(pod)
 	ended := pod.DeletionTimestamp != nil || objects.Ended(pod)
 	if !p.ours[pod.Spec.SchedulerName] && !asks || ended || len(pod.Spec.SchedulingGates) > 0 {
-		p.drop(pod, ended, func(l *ledger.Ledger) { l.Gone(pod.UID) })
+		p.drop(pod, ended, func(l *ledger.Ledger, _ time.Time) { l.Gone(pod.UID) })
 		return
 	}
 	var class *capacity.Class
@@ -178,18 +166,18 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 }
 
 // drop forgets a pod that isn't waiting for one of our nodes. ended: it never will again.
-func (p *Pods) drop(pod *corev1.Pod, ended bool, tell func(*ledger.Ledger)) {
+func (p *Pods) drop(pod *corev1.Pod, ended bool, tell func(*ledger.Ledger, time.Time)) {
 	p.forget(pod.UID, ended && (p.ours[pod.Spec.SchedulerName] || p.others[pod.Spec.SchedulerName]), tell)
 }
 
-func (p *Pods) forget(uid types.UID, ended bool, tell func(*ledger.Ledger)) {
+func (p *Pods) forget(uid types.UID, ended bool, tell func(*ledger.Ledger, time.Time)) {
 	p.mu.Lock()
 	delete(p.pods, uid)
 	p.mu.Unlock()
 	p.Classes.forget(uid)
 	p.reservations.Forget(uid, ended)
 	if p.reservations.Knows(uid) {
-		p.reservations.Step(func(l *ledger.Ledger, _ time.Time) { tell(l) })
+		p.reservations.Step(tell)
 	}
 }
 

@@ -1,6 +1,8 @@
 package pending
 
 import (
+	"time"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -28,12 +30,12 @@ func (p *Pods) Reconcile() {
 		pod, err := p.cfg.Lister.Pods(ref.Namespace).Get(ref.Name)
 		switch {
 		case apierrors.IsNotFound(err), err == nil && pod.UID != ref.UID:
-			p.forget(ref.UID, true, func(l *ledger.Ledger) { l.Gone(ref.UID) })
+			p.forget(ref.UID, true, func(l *ledger.Ledger, _ time.Time) { l.Gone(ref.UID) })
 		case err != nil:
 		case pod.Spec.NodeName != "":
-			p.drop(pod, true, func(l *ledger.Ledger) { l.Bound(ref.UID) })
+			p.drop(pod, true, func(l *ledger.Ledger, now time.Time) { l.Bound(ref.UID, pod.Spec.NodeName, now) })
 		case pod.DeletionTimestamp != nil || objects.Ended(pod):
-			p.drop(pod, true, func(l *ledger.Ledger) { l.Gone(ref.UID) })
+			p.drop(pod, true, func(l *ledger.Ledger, _ time.Time) { l.Gone(ref.UID) })
 		}
 	}
 }

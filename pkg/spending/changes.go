@@ -23,6 +23,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
 // Changes that breakers may depend on. Only spec counts, never status or replicas: a probe of ours changes the status of every DaemonSet.
@@ -204,14 +205,7 @@ func changes[T metav1.Object](spec func(T) any, f func(T)) cache.ResourceEventHa
 				f(now.(T))
 			}
 		},
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if t, ok := o.(T); ok {
-				f(t)
-			}
-		},
+		DeleteFunc: observe.Deletion(f),
 	}
 }
 

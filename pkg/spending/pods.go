@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
 // pluginSpread is the name of the scheduler's filter that counts pods by topology domain (k8s.io/kubernetes, plugins/names).
@@ -32,15 +33,10 @@ func (g *Guard) Pods() cache.ResourceEventHandler {
 			}
 			g.podChanged(now, false)
 		},
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if pod, ok := o.(*corev1.Pod); ok {
-				g.podMoved(pod)
-				g.podChanged(pod, true)
-			}
-		},
+		DeleteFunc: observe.Deletion(func(pod *corev1.Pod) {
+			g.podMoved(pod)
+			g.podChanged(pod, true)
+		}),
 	}
 }
 

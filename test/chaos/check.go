@@ -48,6 +48,7 @@ type checker struct {
 	occupied map[string]time.Time     // by node: when it last had pods of its own
 	ended    map[string]string        // by claim: the apparent reason of its deletion
 	spent    *spent
+	edited   time.Time // when a user last edited what nodes come from
 	lasting  *lasting
 	emptied  *emptyings
 	leads    leads
@@ -131,7 +132,7 @@ func (c *checker) look(api *kubeapi.Server, sim *ec2.Sim, leaders int, lag time.
 	errs := []error{c.launches(v), c.owners(v, passed, leaders > 0), err, c.emptied.look()}
 	if c.last != nil {
 		errs = append(errs, c.finalizers(v), c.endings(v, now), c.nodeEndings(v), c.terminations(v, sim.Changes()), c.protected(v), c.budget(v), c.plain(v), c.wasted(v, now), c.quiet(v), c.unchanged(v),
-			c.emptied.since(func(claim string) bool { return c.ended[claim] == underutilized }))
+			c.emptied.since(func(claim string) bool { return c.ended[claim] == underutilized || c.ended[claim] == drifted }))
 	}
 	c.last, c.at = v, now
 	return errors.Join(errs...)

@@ -21,15 +21,19 @@ func (s *Stage) Drifted() map[string]string {
 	return out
 }
 
-// unchanged: no claim has drifted. Nobody changes in a history what nodes come from: pool, class, images, network, the control plane's
-// version. A node that counts as drifted from its launch on would be launched and ended for ever.
+// unchanged: no claim has drifted that was created after the last change of what nodes come from: pool and class; images, network and the
+// control plane's version stay the same in a history. A node that counts as drifted from its launch on would be launched and ended for ever.
 func (c *checker) unchanged(v *view) error {
 	for name, claim := range v.claims {
 		if condition(claim, karpv1.ConditionTypeLaunched) {
 			c.made["drift: no claim drifts when nothing changes"]++
 		}
 		for i := range claim.Status.Conditions {
-			if d := &claim.Status.Conditions[i]; d.Type == karpv1.ConditionTypeDrifted {
+			d := &claim.Status.Conditions[i]
+			if old := claim.CreationTimestamp.Time.Before(c.edited.Add(editLag + c.jumped)); old && !c.edited.IsZero() {
+				continue
+			}
+			if d.Type == karpv1.ConditionTypeDrifted {
 				return fmt.Errorf("claim %s has drifted, though nothing has changed: %s", name, d.Reason)
 			}
 		}

@@ -14,6 +14,9 @@ import (
 // underutilized is the reason of deletions that save money: the node had pods, and emptyings have found nothing wrong with it.
 const underutilized = "underutilized"
 
+// drifted is the reason of deletions of nodes that have drifted, with pods or without.
+const drifted = "drifted"
+
 // finalizers: a claim that has an instance, and a Node that has registered, exist until the instance is terminated.
 func (c *checker) finalizers(v *view) error {
 	for name, was := range c.last.claims {
@@ -37,15 +40,21 @@ func (c *checker) endings(v *view, now time.Time) error {
 			continue
 		}
 		c.ended[name] = c.reason(v, claim, now)
-		if c.ended[name] == "" && c.pool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty {
-			found, err := c.emptied.outcome(name, func(other string) bool { return c.ended[other] == underutilized || c.ended[other] == "empty" })
-			if err != nil {
+		has := condition(claim, karpv1.ConditionTypeDrifted) || c.last.claims[name] != nil && condition(c.last.claims[name], karpv1.ConditionTypeDrifted)
+		if c.ended[name] == "" && (has || c.pool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty) {
+			found, err := c.emptied.outcome(name, func(other string) bool {
+				return c.ended[other] == underutilized || c.ended[other] == "empty" || c.ended[other] == drifted
+			})
+			switch {
+			case err != nil:
 				return fmt.Errorf("claim %s: %w", name, err)
-			} else if found {
+			case found && has:
+				c.ended[name] = drifted
+			case found:
 				c.ended[name] = underutilized
 			}
 		}
-		if c.ended[name] != underutilized {
+		if c.ended[name] != underutilized && c.ended[name] != drifted {
 			c.emptied.forces(name)
 		}
 		if c.ended[name] == "" {
@@ -93,6 +102,9 @@ func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string
 		return "it was unhealthy for longer than is tolerated"
 	}
 	quiet := c.pool.Spec.Disruption.ConsolidateAfter.Duration
+	if (condition(was, karpv1.ConditionTypeDrifted) || condition(claim, karpv1.ConditionTypeDrifted)) && node != nil && c.empty(v, node.Name) && c.empty(c.last, node.Name) {
+		return drifted
+	}
 	if condition(was, karpv1.ConditionTypeInitialized) && node != nil && c.empty(v, node.Name) && c.empty(c.last, node.Name) &&
 		!now.Add(c.jumped+2*step).Before(c.occupied[node.Name].Add(*quiet)) {
 		return "empty"

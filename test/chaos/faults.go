@@ -273,6 +273,7 @@ func Kinds() []string {
 		consolidatesBalanced,
 		consolidatesAged,
 		consolidatesAtOnce,
+		edits,
 		"kill at any moment",
 		freshTainted,
 		noDevices,

@@ -62,6 +62,7 @@ type history struct {
 	check   *checker
 	// consolidating is what differs if the pool consolidates.
 	consolidating *consolidating
+	editing       *editing
 	apps          []*app
 	daemons       *appsv1.DaemonSet
 
@@ -108,6 +109,7 @@ func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logge
 	h.check.lasting = h.lasting
 	h.consolidating = drawConsolidating(rand.New(rand.NewPCG(seed, 4)))
 	h.lasting.after += h.consolidating.wait()
+	h.editing = drawEditing(rand.New(rand.NewPCG(seed, 5)))
 	report := &Report{Seed: seed}
 	var err error
 	if h.world, err = newWorld(scheme, h.lasting.shape(drawn(seed, r), h.faults), h.check.cloudEnds); err == nil {
@@ -163,6 +165,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 	if err := h.prepareConsolidation(); err != nil {
 		return err
 	}
+	h.prepareEdits(h.consolidating.wait())
 	h.running = []*process{h.start()}
 	for old := time.Now().Add(h.consolidating.wait()); time.Now().Before(old); {
 		if err := h.step(r); err != nil {

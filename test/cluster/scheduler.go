@@ -125,7 +125,7 @@ func (s *SchedulerProcess) startOnce(ctx context.Context) error {
 			"--cert-dir=" + filepath.Join(s.cluster.Dir, s.options.Name+"-certs"),
 			fmt.Sprintf("--v=%d", s.options.Verbosity),
 		}, s.options.Args...),
-		env: append(withoutAWS(os.Environ()), s.options.AWSEnv...),
+		env: append(WithoutAWS(os.Environ()), s.options.AWSEnv...),
 	})
 	if err != nil {
 		return err
@@ -135,8 +135,8 @@ func (s *SchedulerProcess) startOnce(ctx context.Context) error {
 	return s.WaitReady(ctx)
 }
 
-// withoutAWS removes every setting of the AWS SDK from the environment, and points the SDK's configuration files to nothing.
-func withoutAWS(environment []string) []string {
+// WithoutAWS removes every setting of the AWS SDK from an environment, and points the SDK's configuration files to nothing.
+func WithoutAWS(environment []string) []string {
 	kept := []string{"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_EC2_METADATA_DISABLED=true"}
 	for _, e := range environment {
 		if !strings.HasPrefix(e, "AWS_") {

@@ -4,7 +4,7 @@
 //	go run ./test/consolidation day      # simulated days; -others: also with pods that another scheduler places
 //	go run ./test/consolidation scores   # simulated days in which kube-scheduler places pods, by different scores
 //
-// It prints tables in Markdown, and ratios in the last lines (docs/performance.md has figures).
+// It prints tables in Markdown, and ratios in the last lines (docs/performance.md explains them).
 package main
 
 import (

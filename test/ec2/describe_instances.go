@@ -241,13 +241,8 @@ func (w *world) find(r *Request) ([]*instance, error) {
 	}
 }
 
-// selected returns one page of the instances that a Describe call selects.
-func (w *world) selected(r *Request) ([]*instance, string, error) {
-	return w.selectedBy(r, w.instanceMatcher)
-}
-
-// selectedBy is selected with other filters.
-func (w *world) selectedBy(r *Request, of func(*instance) matcher) ([]*instance, string, error) {
+// selected returns one page of the instances that a Describe call selects. of returns the matcher for its filters.
+func (w *world) selected(r *Request, of func(*instance) matcher) ([]*instance, string, error) {
 	all, err := w.find(r)
 	if err != nil {
 		return nil, "", err
@@ -276,7 +271,7 @@ func (w *world) selectedBy(r *Request, of func(*instance) matcher) ([]*instance,
 }
 
 func (w *world) describeInstances(r *Request) (any, error) {
-	found, next, err := w.selected(r)
+	found, next, err := w.selected(r, w.instanceMatcher)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,16 @@ func (s *instanceStatus) summary(check string) statusSummary {
 func (w *world) statusMatcher(in *instance) matcher {
 	usual := w.instanceMatcher(in)
 	return func(name string) ([]string, bool) {
+		reachability := func(check string) ([]string, bool) {
+			return []string{in.status.summary(check).Details[0].Status}, true
+		}
 		switch name {
+		case "system-status.reachability":
+			return reachability(SystemStatus)
+		case "instance-status.reachability":
+			return reachability(InstanceStatus)
+		case "availability-zone-id":
+			return []string{in.subnet.zoneID}, true
 		case "system-status.status":
 			return []string{in.status.summary(SystemStatus).Status}, true
 		case "instance-status.status":
@@ -105,7 +114,7 @@ func (w *world) statusMatcher(in *instance) matcher {
 }
 
 func (w *world) describeInstanceStatus(r *Request) (any, error) {
-	found, next, err := w.selectedBy(r, w.statusMatcher)
+	found, next, err := w.selected(r, w.statusMatcher)
 	if err != nil {
 		return nil, err
 	}

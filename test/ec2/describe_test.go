@@ -45,6 +45,39 @@ func TestInstanceTypesComeInPages(t *testing.T) {
 	}
 }
 
+// A dry run of a call that changes nothing says only that the caller may make it. Karpenter begins with one.
+func TestDescribeCallsCanBeDryRuns(t *testing.T) {
+	a := newAccount(t)
+	if _, err := a.ec2.DescribeInstanceTypes(a.ctx, &awsec2.DescribeInstanceTypesInput{DryRun: aws.Bool(true)}); code(err) != "DryRunOperation" {
+		t.Errorf("a dry run of DescribeInstanceTypes: %v", err)
+	}
+	wrong := &awsec2.DescribeInstancesInput{DryRun: aws.Bool(true), InstanceIds: []string{"i-00000000000000000"}}
+	if _, err := a.ec2.DescribeInstances(a.ctx, wrong); code(err) != "InvalidInstanceID.NotFound" {
+		t.Errorf("a dry run for an unknown instance: %v", err)
+	}
+}
+
+func TestInstanceStatusIsFiltered(t *testing.T) {
+	a := newAccount(t)
+	ids := a.launched(a.fleetOf(2, a.template("t"), types.DefaultTargetCapacityTypeOnDemand, []string{"us-west-2a"}, "m5.large"))
+	a.step(time.Minute)
+	for _, tc := range []struct {
+		filter, value string
+		want          int
+	}{
+		{"instance-status.status", "ok", len(ids)}, {"instance-status.status", "impaired", 0}, {"system-status.status", "impaired", 0}, {"event.code", "instance-reboot", 0},
+		{"availability-zone", "us-west-2a", len(ids)},
+	} {
+		out := must(a.ec2.DescribeInstanceStatus(a.ctx, &awsec2.DescribeInstanceStatusInput{Filters: filters(tc.filter, tc.value)}))
+		if got := len(out.InstanceStatuses); got != tc.want {
+			t.Errorf("%s=%s: %d instances, want %d", tc.filter, tc.value, got, tc.want)
+		}
+	}
+	if _, err := a.ec2.DescribeInstanceStatus(a.ctx, &awsec2.DescribeInstanceStatusInput{Filters: filters("image-id", "ami-1")}); code(err) != "InvalidParameterValue" {
+		t.Errorf("a filter of another call: %v", err)
+	}
+}
+
 func TestAnInstanceTypeTellsItsHardware(t *testing.T) {
 	a := newAccount(t)
 	out := must(a.ec2.DescribeInstanceTypes(a.ctx, &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"g5.12xlarge", "p4d.24xlarge", "inf2.24xlarge"}}))
@@ -211,6 +244,10 @@ func TestSpotPricesPerZone(t *testing.T) {
 	}
 	if rows < 1200 {
 		t.Errorf("%d rows for everything", rows)
+	}
+	large := must(a.ec2.DescribeSpotPriceHistory(a.ctx, &awsec2.DescribeSpotPriceHistoryInput{MaxResults: aws.Int32(2000)}))
+	if got := len(large.SpotPriceHistory); got != min(rows, 2000) {
+		t.Errorf("a page of 2,000 has %d of %d rows", got, rows)
 	}
 }
 

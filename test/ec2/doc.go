@@ -1,6 +1,6 @@
 // Package ec2 is an EC2 simulator: a real HTTP server that unmodified AWS SDKs and the AWS CLI can talk to.
 //
-// It answers the calls that Dovetail makes to EC2, SSM, IAM, STS, Pricing, EKS and SQS, and it behaves like them: prices and
+// It answers the calls that Dovetail and Karpenter make to EC2, SSM, IAM, STS, Pricing, EKS and SQS, and it behaves like them: prices and
 // allocation strategies, capacity that runs out per pool, partly filled fleets, client tokens, eventual consistency, request token
 // buckets, instance states from pending to terminated, addresses and names, spot interruptions. Tests can inject faults, and a journal
 // records everything that happened, for tests to check. Running instances are passed to Machines, which can boot software on them

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +71,7 @@ func (w *world) describeSpotPriceHistory(r *Request) (any, error) {
 	}
 	key := func(i spotPriceItem) string { return i.Type + "/" + i.Zone }
 	slices.SortFunc(items, func(a, b spotPriceItem) int { return strings.Compare(key(a), key(b)) })
-	items, next, err := page(r, items, 1, 1000, 1000, key)
+	items, next, err := page(r, items, 1, math.MaxInt32, 1000, key) // EC2 documents no limit, and Karpenter asks for 2,000
 	return struct {
 		Prices []spotPriceItem `xml:"spotPriceHistorySet>item"`
 		Next   string          `xml:"nextToken,omitempty"`

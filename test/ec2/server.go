@@ -72,7 +72,12 @@ func (s *Sim) do(ctx context.Context, r *Request) (any, error) {
 	if !ok {
 		return nil, failf("InvalidAction", "The action %s is not valid for this web service.", r.Action)
 	}
-	return a(s, ctx, r)
+	answer, err := a(s, ctx, r)
+	// Calls that change something look at DryRun themselves.
+	if err == nil && r.Service == "ec2" && strings.HasPrefix(r.Action, "Describe") && r.params.bool("DryRun") {
+		return nil, dryRun()
+	}
+	return answer, err
 }
 
 func (s *Sim) hangUp(hw http.ResponseWriter) {

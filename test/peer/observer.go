@@ -83,7 +83,7 @@ func (s *system) usage(ctx context.Context) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	m, err := s.karpenter.metrics(ctx)
+	m, err := s.karpenter.Metrics(ctx)
 	if err != nil {
 		return usage{}, err
 	}
@@ -92,11 +92,11 @@ func (s *system) usage(ctx context.Context) (usage, error) {
 	defer s.seen.mu.Unlock()
 	return usage{
 		cost: c.Cost(), nodes: len(nodes), evicted: s.seen.deleted, launched: s.seen.launched,
-		commands:  m.sum(decisions, `reason="underutilized"`),
-		replacing: m.sum(decisions, `reason="underutilized"`, `decision="replace"`),
-		empty:     m.sum(decisions, `reason="empty"`),
-		refused:   m.sum("karpenter_voluntary_disruption_failed_validations_total"),
-		forPods:   m.sum("karpenter_nodeclaims_created_total", `reason="provisioned"`),
+		commands:  m.Sum(decisions, `reason="underutilized"`),
+		replacing: m.Sum(decisions, `reason="underutilized"`, `decision="replace"`),
+		empty:     m.Sum(decisions, `reason="empty"`),
+		refused:   m.Sum("karpenter_voluntary_disruption_failed_validations_total"),
+		forPods:   m.Sum("karpenter_nodeclaims_created_total", `reason="provisioned"`),
 	}, nil
 }
 

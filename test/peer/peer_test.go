@@ -22,30 +22,6 @@ func testWorld(t *testing.T) *model.World {
 	return w
 }
 
-func TestMetricsAreSummed(t *testing.T) {
-	m := metrics(strings.Split(`# HELP commands_total Commands.
-commands_total{decision="delete",reason="underutilized"} 3
-commands_total{decision="replace",reason="underutilized"} 2
-commands_total{decision="delete",reason="empty"} 7
-commands_total_other{decision="delete",reason="underutilized"} 100
-plain 5`, "\n"))
-	for _, tc := range []struct {
-		name   string
-		labels []string
-		want   int
-	}{
-		{"commands_total", nil, 12},
-		{"commands_total", []string{`reason="underutilized"`}, 5},
-		{"commands_total", []string{`reason="underutilized"`, `decision="replace"`}, 2},
-		{"plain", nil, 5},
-		{"absent", nil, 0},
-	} {
-		if got := m.sum(tc.name, tc.labels...); got != tc.want {
-			t.Errorf("%s%v is %d, want %d", tc.name, tc.labels, got, tc.want)
-		}
-	}
-}
-
 // What a kwok node leaves for pods is what the benchmarks' node leaves for them.
 func TestInstanceTypesLeaveTheSameForPods(t *testing.T) {
 	w := testWorld(t)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	model "github.com/dovetail-scheduler/dovetail/test/consolidation/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/karpenter"
 )
 
 const nodeClass = `
@@ -39,7 +41,7 @@ type system struct {
 	options   options
 	world     *model.World
 	kube      kubernetes.Interface
-	karpenter *karpenter
+	karpenter *karpenter.Process
 	kubelets  *kubelets
 	seen      *observer
 }
@@ -91,7 +93,11 @@ func (s *system) start(ctx context.Context, binary string) (err error) {
 	if err != nil {
 		return fmt.Errorf("writing instance types: %w", err)
 	}
-	s.karpenter, err = startKarpenter(s.Cluster, binary, file)
+	path := filepath.Join(s.Dir, "instance-types.json")
+	if err := os.WriteFile(path, file, 0o644); err != nil {
+		return fmt.Errorf("writing instance types: %w", err)
+	}
+	s.karpenter, err = karpenter.Start(s.Cluster, binary, []string{"--instance-types-file-path=" + path, "--disable-leader-election=true"}, nil)
 	return err
 }
 
@@ -272,12 +278,10 @@ func (s *system) consolidate(ctx context.Context, want int) (all, cheapest usage
 
 // failed returns an error if a process has exited by itself.
 func (s *system) failed() error {
-	select {
-	case <-s.karpenter.process.Exited():
-		return fmt.Errorf("karpenter has exited; end of its log:\n%s", cluster.Tail(s.karpenter.process.LogPath, 2000))
-	default:
-		return s.Failed()
+	if err := s.karpenter.Failed(); err != nil {
+		return err
 	}
+	return s.Failed()
 }
 
 // atRest reports whether so many pods run, and no others exist, and no node is new or being disrupted.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -236,15 +237,7 @@ func (u *unknown) Is(target error) bool { return target == errUnknown }
 
 // Find returns the hardware with that name, or nil.
 func (f *Region) Find(name string) *Hardware {
-	i, ok := slices.BinarySearchFunc(f.Types, name, func(h *Hardware, n string) int {
-		switch {
-		case h.Name < n:
-			return -1
-		case h.Name > n:
-			return 1
-		}
-		return 0
-	})
+	i, ok := slices.BinarySearchFunc(f.Types, name, func(h *Hardware, name string) int { return strings.Compare(h.Name, name) })
 	if !ok {
 		return nil
 	}

@@ -83,9 +83,9 @@ func (t *Type) takeStorage(i *ec2types.InstanceTypeInfo) {
 }
 
 func (t *Type) takeDevices(i *ec2types.InstanceTypeInfo) {
-	add := func(kind string, name, maker *string, count *int32, memMiB *int32) *Accelerator {
+	add := func(kind string, name, maker *string, count *int32) *Accelerator {
 		t.Accelerators = append(t.Accelerators, Accelerator{Kind: kind, Name: awssdk.ToString(name), Manufacturer: awssdk.ToString(maker),
-			Count: awssdk.ToInt32(count), MemMiB: awssdk.ToInt32(memMiB)})
+			Count: awssdk.ToInt32(count)})
 		return &t.Accelerators[len(t.Accelerators)-1]
 	}
 	if i.GpuInfo != nil {
@@ -99,7 +99,7 @@ func (t *Type) takeDevices(i *ec2types.InstanceTypeInfo) {
 	}
 	if i.NeuronInfo != nil {
 		for _, n := range i.NeuronInfo.NeuronDevices {
-			a := add(kindNeuron, n.Name, nil, n.Count, nil)
+			a := add(kindNeuron, n.Name, nil, n.Count)
 			if n.MemoryInfo != nil {
 				a.MemMiB = awssdk.ToInt32(n.MemoryInfo.SizeInMiB)
 			}
@@ -109,7 +109,7 @@ func (t *Type) takeDevices(i *ec2types.InstanceTypeInfo) {
 		}
 	} else if i.InferenceAcceleratorInfo != nil { // for Neuron devices it would describe the same devices again
 		for _, d := range i.InferenceAcceleratorInfo.Accelerators {
-			a := add(kindInference, d.Name, d.Manufacturer, d.Count, nil)
+			a := add(kindInference, d.Name, d.Manufacturer, d.Count)
 			if d.MemoryInfo != nil {
 				a.MemMiB = awssdk.ToInt32(d.MemoryInfo.SizeInMiB)
 			}
@@ -117,7 +117,7 @@ func (t *Type) takeDevices(i *ec2types.InstanceTypeInfo) {
 	}
 	if i.FpgaInfo != nil {
 		for _, f := range i.FpgaInfo.Fpgas {
-			a := add(kindFPGA, f.Name, f.Manufacturer, f.Count, nil)
+			a := add(kindFPGA, f.Name, f.Manufacturer, f.Count)
 			if f.MemoryInfo != nil {
 				a.MemMiB = awssdk.ToInt32(f.MemoryInfo.SizeInMiB)
 			}
@@ -125,7 +125,7 @@ func (t *Type) takeDevices(i *ec2types.InstanceTypeInfo) {
 	}
 	if i.MediaAcceleratorInfo != nil {
 		for _, m := range i.MediaAcceleratorInfo.Accelerators {
-			a := add(kindMedia, m.Name, m.Manufacturer, m.Count, nil)
+			a := add(kindMedia, m.Name, m.Manufacturer, m.Count)
 			if m.MemoryInfo != nil {
 				a.MemMiB = awssdk.ToInt32(m.MemoryInfo.SizeInMiB)
 			}

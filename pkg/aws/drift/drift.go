@@ -85,7 +85,7 @@ func TypeSold(r *catalog.Region, labels map[string]string, name, zone string) (*
 	if r.Types == nil || r.Zones == nil {
 		return nil, errors.New("the region's instance types are not known")
 	}
-	h := Hardware(r, name)
+	h := r.Find(name)
 	if h == nil || !zoneExists(r, name, zone) {
 		return nil, nil
 	}
@@ -100,23 +100,6 @@ func TypeSold(r *catalog.Region, labels map[string]string, name, zone string) (*
 		return nil, nil
 	}
 	return h, nil
-}
-
-// Hardware returns an instance type of the region, or nil.
-func Hardware(r *catalog.Region, name string) *catalog.Hardware {
-	i, ok := slices.BinarySearchFunc(r.Types, name, func(h *catalog.Hardware, name string) int {
-		switch {
-		case h.Name < name:
-			return -1
-		case h.Name > name:
-			return 1
-		}
-		return 0
-	})
-	if !ok {
-		return nil
-	}
-	return r.Types[i]
 }
 
 // zoneExists reports whether the region has the zone. As in Karpenter, a type that isn't offered there any more keeps its nodes.

@@ -85,7 +85,11 @@ func (a *Accrual) Pay(m *Move, now time.Time) {
 		if total > 0 {
 			part = m.Cost * saved / total
 		}
-		a.count(x.pool, saved-x.saved, part)
+		if m.Reason == Underutilized {
+			a.count(x.pool, saved-x.saved, part)
+		} else {
+			a.count(x.pool, saved-x.saved, 0)
+		}
 		x.saved = saved - part
 		x.at = now
 		a.accounts[node] = x

@@ -40,7 +40,7 @@ func TestUnassumeAfterAHeartbeat(t *testing.T) {
 		}, 1},
 		{"it was bound", func(l *Ledger) { l.Settled("p", "node") }, 0},
 		{"the informer is faster with that", func(l *Ledger) {
-			l.Bound("p")
+			l.Bound("p", "node", epoch)
 			l.Settled("p", "node")
 		}, 0},
 		{"it is deleted, and the binding fails", func(l *Ledger) {

@@ -26,7 +26,7 @@ func TestSettledGivesBackWhatWasPlannedMeanwhile(t *testing.T) {
 	l.AddNode("claim", &capacity.Node{}, nil, false, epoch)
 	one(l, c, "claim")
 	l.Settled("u", "old")
-	l.Bound("u")
+	l.Bound("u", "old", epoch)
 	if l.Launching("claim", epoch) {
 		t.Error("a node is launched for a pod that is bound elsewhere")
 	}

@@ -200,14 +200,6 @@ func (l *Ledger) Gone(uid types.UID) {
 	}
 }
 
-// Bound records that the pod was bound, which ends its class's failure counts.
-func (l *Ledger) Bound(uid types.UID) {
-	if p, ok := l.pods[uid]; ok {
-		p.class.served()
-		l.Gone(uid)
-	}
-}
-
 // Seen records that pkg/launch's list of pending pods has the pod now. The scheduler may have had it earlier; an Activate from that time
 // was dropped, so the pod is activated again.
 func (l *Ledger) Seen(uid types.UID) {

@@ -225,8 +225,14 @@ func (w *world) step() string {
 		if uid == "" {
 			return "no pod"
 		}
+		c := w.pods[uid]
 		delete(w.pods, uid)
 		delete(w.assumed, uid)
+		if c.ByOthers && w.r.Intn(2) == 0 {
+			on := w.claims[w.anyClaim()]
+			w.l.Bound(uid, on, w.now)
+			return fmt.Sprintf("taken %s on %q", uid, on)
+		}
 		w.l.Gone(uid)
 		return "deleted " + string(uid)
 	}
@@ -236,7 +242,7 @@ func randomWorld(seed int64) *world {
 	w := &world{l: New(), r: rand.New(rand.NewSource(seed)), now: time.Unix(0, 0), pods: map[types.UID]*capacity.Class{},
 		claims: map[string]string{}, cached: map[string]bool{}, assumed: map[types.UID]string{}}
 	w.classes = []*capacity.Class{testClass("a", 100, 0), testClass("b", 200, 10), testClass("j", 50, 0)}
-	w.classes[2].Bind = capacity.BindRegistered
+	w.classes[2].Bind, w.classes[2].ByOthers = capacity.BindRegistered, seed%2 == 0
 	for i, owner := range []types.UID{"rs1", "rs2"} {
 		w.classes[i].Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
 	}

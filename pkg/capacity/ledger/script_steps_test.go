@@ -93,6 +93,11 @@ func (s *story) join(args arguments) error {
 	return nil
 }
 
+func (s *story) taken(args arguments) error {
+	s.ledger.Bound(uids(args.names[:1])[0], args.names[1], s.now)
+	return nil
+}
+
 func (s *story) deleted(args arguments) error {
 	for _, uid := range uids(args.names) {
 		s.ledger.Gone(uid)

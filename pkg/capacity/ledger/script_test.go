@@ -60,6 +60,7 @@ var actions = []action{
 	{"submit", "POD...: the scheduler finds no node for them", 1, (*story).submit},
 	{"created", "POD...: their controller has created them, and the scheduler hasn't tried them yet", 1, (*story).created},
 	{"join", "POD...: another member of their gang is planned for", 1, (*story).join},
+	{"taken", "POD NODE: another scheduler has bound it", 2, (*story).taken},
 	{"deleted", "POD...: they were deleted, or have ended", 1, (*story).deleted},
 
 	{"node", "CLAIM [daemon=NAMESPACE/NAME] [cpu=100m]: a NodeClaim is about to be written; cpu is what the DaemonSet's pod requests", 1, (*story).node},

@@ -102,8 +102,7 @@ func (g *generator) plain(i, left int) (candidate, count int) {
 }
 
 // extend adds columns for the patterns that are new in the pool, cut to what is left to pack.
-func (p *program) extend() int {
-	added := 0
+func (p *program) extend() {
 	for ; p.used < len(p.g.pool); p.used++ {
 		x := &p.g.pool[p.used]
 		col := column{price: p.g.k.p.Candidates[x.candidate].Price}
@@ -118,9 +117,7 @@ func (p *program) extend() int {
 		}
 		p.lp.add(col)
 		p.id = append(p.id, p.used)
-		added++
 	}
-	return added
 }
 
 // multipliers returns the rows' multipliers by kind.

@@ -40,24 +40,30 @@ func (r *run) places(u *podBatch, keys []string) []*places {
 		if n.gone || packing.Fits(n.free, u.need, 1) == 0 || !r.admits(u, n) || u.RoomOn(n.index, 1, r) == 0 {
 			continue
 		}
-		var id strings.Builder
-		for _, key := range keys {
-			v, ok := r.labelIfPlaced(n, key)
-			id.WriteString(v)
-			if !ok {
-				id.WriteByte(1)
-			}
-			id.WriteByte(0)
-		}
-		p, ok := index[id.String()]
+		id := valuesOf(n, keys, r.labelIfPlaced)
+		p, ok := index[id]
 		if !ok {
 			p = &places{}
-			index[id.String()] = p
+			index[id] = p
 			out = append(out, p)
 		}
 		p.nodes = append(p.nodes, n)
 	}
 	return out
+}
+
+// valuesOf joins a node's values for the keys. That a node lacks a label is a value of its own.
+func valuesOf(n *node, keys []string, label func(n *node, key string) (string, bool)) string {
+	var values strings.Builder
+	for _, key := range keys {
+		v, ok := label(n, key)
+		values.WriteString(v)
+		if !ok {
+			values.WriteByte(1)
+		}
+		values.WriteByte(0)
+	}
+	return values.String()
 }
 
 // labelIfPlaced returns the label that a node would have once a pod that depends on it is there.

@@ -67,7 +67,7 @@ func TestPlanOfNodeTerms(t *testing.T) {
 			`},
 		{name: "volumes in one zone", view: func(t *testing.T) *capacity.View {
 			v := viewOf(t, 1, asking("db", "cpu=1"))
-			c, err := capacity.ClassOf(v.Demand[0].Class.Pod, capacity.VolumeInfo{Topology: [][]capacity.Requirements{{capacity.LabelRequirements(map[string]string{capacity.LabelZone: "c"})}}})
+			c, err := capacity.ClassOf(v.Demand[0].Class.Pod, capacity.VolumeInfo{Topology: [][]capacity.Requirements{{{capacity.LabelZone: capacity.ValueIn(capacity.LabelZone, "c")}}}})
 			if err != nil {
 				t.Fatal(err)
 			}

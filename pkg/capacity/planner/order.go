@@ -3,7 +3,6 @@ package planner
 import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 	"slices"
-	"strings"
 )
 
 // binding is n pods of a batch bound to a node, one after the other.
@@ -112,19 +111,11 @@ func (r *run) queueOf(u *podBatch) *queue {
 	q := &queue{podBatch: u, coarse: len(keys) > 0}
 	index := map[string]*line{}
 	for _, p := range merged(u.placed) {
-		var id strings.Builder
-		for _, key := range keys {
-			v, ok := r.label(p.node, key)
-			id.WriteString(v)
-			if !ok {
-				id.WriteByte(1)
-			}
-			id.WriteByte(0)
-		}
-		l, ok := index[id.String()]
+		id := valuesOf(p.node, keys, r.label)
+		l, ok := index[id]
 		if !ok {
 			l = &line{}
-			index[id.String()] = l
+			index[id] = l
 			q.places = append(q.places, l)
 		}
 		l.waiting = append(l.waiting, p)

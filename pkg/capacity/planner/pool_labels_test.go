@@ -14,7 +14,9 @@ func TestAPoolsLabelsAndRequirements(t *testing.T) {
 			v := withOfferLabels(viewOf(t, 1, asking("web", "cpu=1", pods...)))
 			p := v.Pools[0]
 			change(p)
-			p.Requirements = p.Requirements.Intersect(capacity.LabelRequirements(p.Labels))
+			for key, value := range p.Labels {
+				p.Requirements = p.Requirements.Intersect(capacity.Requirements{key: capacity.ValueIn(key, value)})
+			}
 			return v
 		}
 	}

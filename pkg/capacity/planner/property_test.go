@@ -196,7 +196,7 @@ func (d dice) volumes() capacity.VolumeInfo {
 		v.Attach = map[string]int64{"ebs": int64(1 + d.IntN(2))}
 	}
 	if d.one(8) {
-		v.Topology = [][]capacity.Requirements{{capacity.LabelRequirements(map[string]string{capacity.LabelZone: pick(d, testZones...)})}}
+		v.Topology = [][]capacity.Requirements{{{capacity.LabelZone: capacity.ValueIn(capacity.LabelZone, pick(d, testZones...))}}}
 	}
 	return v
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
 var bufferVersion = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}
@@ -25,7 +26,7 @@ var capacityBuffers = karpenter.CustomKind{GroupVersionKind: bufferVersion.WithK
 // watchBuffers reports on every CapacityBuffer, once while this process leads, that it has no effect here. If the definition isn't
 // installed there is nothing to report on; if the permission to read CapacityBuffers is missing, that is logged.
 func (p *poolStatus) watchBuffers(ctx context.Context) {
-	buffers, err := newInformer(capacityBuffers, schema.GroupKind{}, p.live, handlerOf(func(before, after *metav1.PartialObjectMetadata) {
+	buffers, err := newInformer(capacityBuffers, schema.GroupKind{}, p.live, observe.Changes(func(before, after *metav1.PartialObjectMetadata) {
 		if before == nil {
 			p.changed(capacityBuffers, after.Namespace+"/"+after.Name)
 		}

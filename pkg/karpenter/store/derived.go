@@ -1,6 +1,8 @@
 package store
 
 import (
+	"cmp"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/derived"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
@@ -10,12 +12,7 @@ import (
 func (s *Store) Derived() *derived.Objects { return s.derived }
 
 func (s *Store) provisionerChanged(before, after *legacy.Provisioner) {
-	name := ""
-	if after != nil {
-		name = after.Name
-	} else {
-		name = before.Name
-	}
+	name := cmp.Or(after, before).Name
 	s.derived.DeriveProvisioner(name)
 	s.status.changed(karpenter.Provisioners, name) // its own status may have been changed, too
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/awslabs/operatorpkg/status"
@@ -14,12 +15,7 @@ import (
 const anyOverlay = ""
 
 func (s *Store) overlayChanged(before, after *karpv1alpha1.NodeOverlay) {
-	name := ""
-	if after != nil {
-		name = after.Name
-	} else {
-		name = before.Name
-	}
+	name := cmp.Or(after, before).Name
 	if s.overlaid.Put(name, after) {
 		s.tellPool()
 	}

@@ -64,7 +64,7 @@ func (p *poolStatus) restamp(ctx context.Context, st karpenter.Stamp, of func(*k
 		if !karpenter.ConditionTrue(nc, karpv1.ConditionTypeDrifted) {
 			st.Put(annotations)
 		}
-		_, err := p.mergePatch(ctx, nc.Name, map[string]any{"metadata": map[string]any{"annotations": annotations}}, false)
+		err := p.mergePatch(ctx, nc.Name, map[string]any{"metadata": map[string]any{"annotations": annotations}}, false)
 		if !apierrors.IsNotFound(err) {
 			errs = append(errs, err)
 		}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -130,11 +129,11 @@ func TestPoolConditions(t *testing.T) {
 			},
 		},
 		"a field without effect is said, and the pool is used": {
-			pool:  func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyBalanced },
+			pool:  func(np *karpv1.NodePool) { np.Spec.Template.Spec.ExpireAfter = karpv1.MustParseNillableDuration("0s") },
 			class: readyClass("default"),
 			want: map[string]string{
 				"ValidationSucceeded": "True", "NodeClassReady": "True", "Ready": "True",
-				objects.ConditionFieldsHonored: "False FieldsNotHonored: no effect yet: spec.disruption.consolidationPolicy (only empty nodes are removed)",
+				objects.ConditionFieldsHonored: "False FieldsNotHonored: no effect: spec.template.spec.expireAfter (zero would terminate nodes as soon as they exist: they do not expire)",
 			},
 		},
 	} {
@@ -207,64 +206,24 @@ func (w *world) hears(want string) {
 	}
 }
 
-func TestUnhonoredFieldsAreAllReported(t *testing.T) {
-	lostBy := func(change ...func(*karpv1.NodePool)) string {
-		lost, idle := karpenter.UnhonoredBy(testPool("p", append([]func(*karpv1.NodePool){plain}, change...)...))
-		if idle != "" {
-			t.Errorf("lost %q, and idle: %q", lost, idle)
-		}
-		return lost
-	}
-	if got := lostBy(); got != "" {
-		t.Errorf("a pool that sets nothing of the kind: %q", got)
-	}
-	for field, change := range map[string]func(*karpv1.NodePool){
-		"spec.disruption.consolidationPolicy": func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = "WhenEmptyOrUnderutilized" },
-		"spec.template.spec.expireAfter":      func(np *karpv1.NodePool) { np.Spec.Template.Spec.ExpireAfter = karpv1.MustParseNillableDuration("0s") },
+// Of all that a NodePool can say only one thing has no effect.
+func TestFieldsWithoutEffect(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*karpv1.NodePool)
+		lost   bool
+	}{
+		"nothing":       {func(*karpv1.NodePool) {}, false},
+		"consolidation": {func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyBalanced }, false},
+		"a budget": {func(np *karpv1.NodePool) {
+			np.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonUnderutilized}}}
+		}, false},
+		"expiry at once": {func(np *karpv1.NodePool) { np.Spec.Template.Spec.ExpireAfter = karpv1.MustParseNillableDuration("0s") }, true},
 	} {
-		got := lostBy(change)
-		if want := "no effect yet: " + field + " ("; !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %q, want %q", field, got, want)
+		lost, idle := karpenter.UnhonoredBy(testPool("p", plain, tc.change))
+		if (lost != "") != tc.lost || idle != "" {
+			t.Errorf("%s: lost %q, idle %q", name, lost, idle)
 		}
 	}
-	for name, change := range map[string]func(*karpv1.NodePool){
-		"switched off": func(np *karpv1.NodePool) {
-			np.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
-		},
-		"of a static pool":      func(np *karpv1.NodePool) { np.Spec.Replicas = ptr.To[int64](3) },
-		"forbidden by a budget": func(np *karpv1.NodePool) { np.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} },
-	} {
-		if got := lostBy(func(np *karpv1.NodePool) { np.Spec.Disruption.ConsolidationPolicy = "Balanced" }, change); got != "" {
-			t.Errorf("consolidation that is %s is honored: %q", name, got)
-		}
-	}
-	for name, budget := range map[string]karpv1.Budget{
-		"at times":           {Nodes: "0", Schedule: ptr.To("@daily"), Duration: &metav1.Duration{Duration: time.Hour}},
-		"for another reason": {Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonEmpty}},
-		"not at all":         {Nodes: "10%"},
-	} {
-		if got := lostBy(func(np *karpv1.NodePool) {
-			np.Spec.Disruption.ConsolidationPolicy, np.Spec.Disruption.Budgets = "Balanced", []karpv1.Budget{budget}
-		}); got == "" {
-			t.Errorf("consolidation that is forbidden %s is lost", name)
-		}
-	}
-}
-
-// A budget for reasons for which no node is disrupted limits nothing. The condition mentions it and stays True.
-func TestBudgetsThatLimitNothingAreReported(t *testing.T) {
-	w := newWorld(t, newFakeAPI(readyClass("default"), testPool("default", plain, func(np *karpv1.NodePool) {
-		np.Spec.Disruption.Budgets = []karpv1.Budget{
-			{Nodes: "10%"},
-			{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonDrifted, karpv1.DisruptionReasonUnderutilized}},
-			{Nodes: "5", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonEmpty, karpv1.DisruptionReasonDrifted}},
-		}
-	}))).leading()
-	const want = "without effect, which is harmless: spec.disruption.budgets[1] (no node is terminated for the reason Drifted or Underutilized)"
-	w.eventually("it is said", func() bool {
-		c := w.getPool("default").StatusConditions().Get(objects.ConditionFieldsHonored)
-		return c.IsTrue() && c.Message == want
-	})
 }
 
 func TestPoolStatusFollows(t *testing.T) {

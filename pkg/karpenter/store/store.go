@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/derived"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
 // Store watches and writes Karpenter's objects.
@@ -132,12 +133,12 @@ func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder
 		at      **informer
 		handler cache.ResourceEventHandler
 	}{
-		{karpenter.NodePools, &s.pools, handlerOf(s.poolChanged)},
-		{karpenter.NodeClaims, &s.claims, handlerOf(s.claimChanged)},
-		{karpenter.NodeOverlays, &s.overlays, handlerOf(s.overlayChanged)},
-		{karpenter.NodeClasses(class), &s.classes, handlerOf(s.classChanged)},
-		{karpenter.Provisioners, &s.provisioners, handlerOf(s.provisionerChanged)},
-		{karpenter.NodeTemplates, &s.templates, handlerOf(s.templateChanged)},
+		{karpenter.NodePools, &s.pools, observe.Changes(s.poolChanged)},
+		{karpenter.NodeClaims, &s.claims, observe.Changes(s.claimChanged)},
+		{karpenter.NodeOverlays, &s.overlays, observe.Changes(s.overlayChanged)},
+		{karpenter.NodeClasses(class), &s.classes, observe.Changes(s.classChanged)},
+		{karpenter.Provisioners, &s.provisioners, observe.Changes(s.provisionerChanged)},
+		{karpenter.NodeTemplates, &s.templates, observe.Changes(s.templateChanged)},
 	} {
 		i, err := newInformer(k.CustomKind, class.GroupKind(), live, k.handler, clk)
 		errs = append(errs, err)
@@ -153,31 +154,6 @@ func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder
 	s.recorder = originRecorder{recorder, s}
 	s.status = newPoolStatus(s)
 	return s, nil
-}
-
-// handlerOf calls f with the object before and after a change; one of them is nil when the object was added or deleted. If an object
-// was deleted and created again under its name while the watch was interrupted, f is called for the deletion and for the addition.
-func handlerOf[T client.Object](f func(before, after T)) cache.ResourceEventHandler {
-	var none T
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { f(none, o.(T)) },
-		UpdateFunc: func(before, after any) {
-			a, b := before.(T), after.(T)
-			if a.GetUID() != b.GetUID() {
-				f(a, none)
-				a = none
-			}
-			f(a, b)
-		},
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if t, ok := o.(T); ok {
-				f(t, none)
-			}
-		},
-	}
 }
 
 // OnClaim registers f for every NodeClaim that is added, changed or deleted. Register all callbacks before Run; they are called one

@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
 // world is a running store on a fake API server.
@@ -133,7 +134,7 @@ func TestReplacedObjectsGoAndCome(t *testing.T) {
 	claim := func(uid types.UID) *karpv1.NodeClaim {
 		return &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: uid, ResourceVersion: string(uid)}}
 	}
-	h := handlerOf(w.claimChanged)
+	h := observe.Changes(w.claimChanged)
 	h.OnAdd(claim("1"), true)
 	h.OnUpdate(claim("1"), claim("1"))
 	h.OnUpdate(claim("1"), claim("2"))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/awslabs/operatorpkg/status"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -108,8 +107,7 @@ func (s *Store) RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.L
 	if _, err := s.the(ctx, c, false); err != nil {
 		return err
 	}
-	_, err = s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{objects.AnnotationLaunchBatch: value}), false)
-	return err
+	return s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{objects.AnnotationLaunchBatch: value}), false)
 }
 
 // inMetadata returns a patch of the claim's metadata. It includes the UID, so that the API server refuses it for another claim of the
@@ -132,15 +130,14 @@ func (s *Store) RecordSlots(ctx context.Context, name string, slots []capacity.S
 }
 
 func (s *Store) annotate(ctx context.Context, name, key, value string) error {
-	_, err := s.mergePatch(ctx, name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}, false)
-	return err
+	return s.mergePatch(ctx, name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}, false)
 }
 
 // mergePatch writes fields that no other controller owns, without a base version, so there can be no conflict.
-func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]any, status bool) (*karpv1.NodeClaim, error) {
+func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]any, status bool) error {
 	raw, err := json.Marshal(patch)
 	if err != nil {
-		return nil, fmt.Errorf("patching NodeClaim %s: %w", name, err)
+		return fmt.Errorf("patching NodeClaim %s: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -152,14 +149,14 @@ func (s *Store) mergePatch(ctx context.Context, name string, patch map[string]an
 		err = s.live.Patch(ctx, nc, client.RawPatch(types.MergePatchType, raw))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("patching NodeClaim %s: %w", name, err)
+		return fmt.Errorf("patching NodeClaim %s: %w", name, err)
 	}
 	s.keepOwn(nc)
-	return nc, nil
+	return nil
 }
 
-// RecordLaunched writes what was launched: first labels to the claim's metadata, then its status, each only if it differs; the API
-// needs two requests for the two. The condition Launched becomes true only when everything that the Node will need has been recorded.
+// RecordLaunched writes what was launched: first labels and annotations to the claim's metadata, then its status, each only if it differs;
+// the API needs two requests for the two. The condition Launched becomes true only when everything that the Node will need has been recorded.
 // Labels that the claim has from its pool win over labels; instance type, zone and capacity type are those of the actual instance. A
 // claim of the same name with another UID counts as not found.
 func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string, capacityOf, allocatable capacity.Resources) error {
@@ -173,22 +170,24 @@ func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 			add[key] = value
 		}
 	}
-	for key, value := range map[string]string{
-		corev1.LabelInstanceTypeStable: inst.InstanceType,
-		corev1.LabelTopologyZone:       inst.Zone,
-		karpv1.CapacityTypeLabelKey:    inst.CapacityType,
-	} {
-		if value != "" {
-			add[key] = value
-		}
+	for key, value := range karpenter.InstanceLabels(inst) {
+		add[key] = value
 	}
 	for key, value := range add {
 		if nc.Labels[key] == value {
 			delete(add, key)
 		}
 	}
-	if len(add) > 0 {
-		if _, err := s.mergePatch(ctx, c.Name, inMetadata(c, "labels", add), false); err != nil {
+	annotations := map[string]any{}
+	for key, value := range inst.Annotations {
+		if nc.Annotations[key] != value {
+			annotations[key] = value
+		}
+	}
+	if len(add)+len(annotations) > 0 {
+		patch := inMetadata(c, "labels", add)
+		patch["metadata"].(map[string]any)["annotations"] = annotations
+		if err := s.mergePatch(ctx, c.Name, patch, false); err != nil {
 			return err
 		}
 	}
@@ -220,8 +219,7 @@ func (s *Store) RecordNode(ctx context.Context, name string, inst capacity.Insta
 	if inst.ImageID != "" {
 		add["imageID"] = inst.ImageID
 	}
-	_, err := s.mergePatch(ctx, name, map[string]any{"status": add}, true)
-	return err
+	return s.mergePatch(ctx, name, map[string]any{"status": add}, true)
 }
 
 // TellClaim records an event on a NodeClaim.

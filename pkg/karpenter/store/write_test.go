@@ -130,7 +130,7 @@ func TestLaunchIsThreeWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer := testInstance
-	answer.ImageID, answer.NodeName = "", ""
+	answer.ImageID, answer.NodeName, answer.Annotations = "", "", map[string]string{"example.com/profile": "p"}
 	for range 2 {
 		if err := w.RecordLaunched(w.ctx, &capacity.Claim{Name: "default-abc"}, answer, nil, capacity.Resources{corev1.ResourceCPU: 1000}, nil); err != nil {
 			t.Fatal(err)
@@ -141,6 +141,10 @@ func TestLaunchIsThreeWrites(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"default-abc", "default-abc/status", "default-abc/status"}, w.api.patches); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	nc := &karpv1.NodeClaim{}
+	if err := w.api.Get(w.ctx, client.ObjectKey{Name: "default-abc"}, nc); err != nil || nc.Annotations["example.com/profile"] != "p" {
+		t.Errorf("annotations %v, error %v", nc.Annotations, err)
 	}
 	if c := w.Claim("default-abc"); c.ImageID != "ami-1" || c.NodeName != testInstance.NodeName || !c.Launched {
 		t.Errorf("recorded %+v", c)

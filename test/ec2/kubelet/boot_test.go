@@ -71,6 +71,10 @@ spec:
 			nodeadm: true, labels: map[string]string{}, maxPods: 12, taints: []corev1.Taint{{Key: "a", Value: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoExecute"}},
 			kubeReserved: map[string]string{"cpu": "100m"}, evictionHard: map[string]string{"memory.available": "5%"},
 		}, false},
+		"quoted labels, as Karpenter writes them": {`
+kind: NodeConfig
+spec: {kubelet: {flags: ['--node-labels="karpenter.sh/nodepool=default,team=a"']}}
+`, settings{nodeadm: true, labels: map[string]string{"karpenter.sh/nodepool": "default", "team": "a"}}, false},
 		"Bottlerocket": {`
 [settings.kubernetes]
 max-pods = 8

@@ -141,6 +141,7 @@ func (s *settings) readNodeConfig(data []byte) error {
 
 func (s *settings) readFlag(flag string) error {
 	name, value, _ := strings.Cut(strings.TrimLeft(flag, "-"), "=")
+	value = strings.Trim(value, `"`) // systemd, which starts the kubelet with nodeadm's flags, removes the quotes that Karpenter writes
 	switch name {
 	case "node-labels":
 		for pair := range strings.SplitSeq(value, ",") {
