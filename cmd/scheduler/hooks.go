@@ -153,6 +153,12 @@ func disrupting(s *spending.Guard, claim func(string) *capacity.Claim, describe 
 		switch {
 		case reason == string(karpv1.DisruptionReasonEmpty):
 			s.Emptied(name)
+		case reason == disruption.ReasonUnhealthy:
+			pool, launched := "", time.Time{}
+			if c := claim(name); c != nil {
+				pool, launched = c.Pool, c.CreatedAt
+			}
+			s.Repaired(name, pool, "its node was unhealthy", launched)
 		case reason == disruption.ReasonInstanceEnded && !s.Decided(name) && !taken(ctx, claim(name), describe):
 			s.Ending(name, &guard.Fault{Machine: true, Cause: "instance ended", Message: "its instance has ended"})
 		default:

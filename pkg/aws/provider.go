@@ -14,11 +14,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/instancestatus"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/interruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/launchtemplate"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -33,6 +35,7 @@ type Provider struct {
 	*instances
 	*exhausted
 	*interruption.Queue
+	*instancestatus.Poller
 	*bootstrap.ClusterReader
 	changes
 
@@ -85,13 +88,20 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	}
 	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.exhausted, own)
 	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, cfg.Hold)
+	p.Poller = instancestatus.NewPoller(c.EC2, cfg.Clock, cfg.Hold)
 	return p, nil
+}
+
+// OnInterruption registers f for what is announced on the queue, and for the events that EC2 has scheduled.
+func (p *Provider) OnInterruption(f func(context.Context, []capacity.Interruption) []error) {
+	p.Queue.OnInterruption(f)
+	p.Poller.OnInterruption(f)
 }
 
 // Run refreshes everything until ctx ends; it returns when all of its goroutines have ended.
 func (p *Provider) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, loop := range append(p.catalogue.Loops(), p.expiries, p.removeUnused, p.ClusterReader.Keep, p.Queue.Listen) {
+	for _, loop := range append(p.catalogue.Loops(), p.expiries, p.removeUnused, p.ClusterReader.Keep, p.Queue.Listen, p.Poller.Poll) {
 		wg.Go(func() { panics.Again(ctx, p.clock, "aws", loop) })
 	}
 	p.classes.run(ctx)

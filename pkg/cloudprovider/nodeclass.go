@@ -36,6 +36,8 @@ type NodeClassKind struct {
 	Images func(nc status.Object) []string
 	// Resolve gives nc the status that the cloud has resolved, with its conditions.
 	Resolve func(nc, resolved status.Object)
+	// RepairPolicies say when nodes of the kind are unhealthy.
+	RepairPolicies []RepairPolicy
 	// ArgsField is the field of a profile's arguments that contains node classes.
 	ArgsField string
 }

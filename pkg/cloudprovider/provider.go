@@ -16,6 +16,7 @@ type Provider interface {
 	Offerings
 	Launcher
 	Instances
+	Health
 	NodeClasses
 	Drift
 	Observer

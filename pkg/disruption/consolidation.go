@@ -69,7 +69,7 @@ type asking struct {
 	templates map[string]string
 }
 
-func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminations *terminations, replacements *replacements, rollOuts *rollOuts) *consolidations {
+func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminations *terminations, replacements *replacements, unhealthy *unhealthy, rollOuts *rollOuts) *consolidations {
 	settings := &settings{recorder: cfg.Recorder, reported: map[string]bool{}}
 	c := &consolidations{planner: cfg.Consolidation, clock: cfg.Clock, dryRun: cfg.DryRun, policies: &policies{settings}, terminations: terminations, rollOuts: rollOuts}
 	c.kept = &keptNodes{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, nodes: map[string]*keptNode{}, series: map[[2]string]bool{}}
@@ -83,7 +83,7 @@ func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminatio
 	rules := &podRules{successor: cfg.Class, ours: cfg.Ours, namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
 		budgets: &podBudgets{lister: cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()}, settings: settings, known: map[*corev1.Pod]*knownPod{}}
 	c.moves.rules = rules
-	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, rollOuts: rollOuts}
+	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts}
 	return c
 }
 

@@ -47,6 +47,10 @@ type Config struct {
 	Price func(claim *karpv1.NodeClaim) (dollarsPerHour float64, known bool)
 	// Taken returns when the capacity that a claim's instance runs on is taken back, and why; false: never, or that is unknown.
 	Taken func(claim *karpv1.NodeClaim) (at time.Time, why string, ok bool)
+	// Health tells which instances fail the cloud's checks. HoldsRepair returns why the spending guard stops the repair of a node of the pool
+	// that was launched then, or nil. Both may be left out.
+	Health      cloudprovider.Health
+	HoldsRepair func(pool string, launched time.Time) error
 	// Lost is called for a claim whose instance the cloud takes back for lack of capacity, perhaps more than once.
 	Lost func(claim *karpv1.NodeClaim)
 	// Ending is called with the reason before a claim is deleted.

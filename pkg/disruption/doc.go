@@ -5,6 +5,7 @@
 // reason.go has their interface and their list:
 //
 //	interruption  nodes that the cloud takes back, replaced before they are drained as far as there is time
+//	unhealthy     nodes that are unhealthy by a repair policy, replaced before they are drained; the drain has a deadline
 //	expiry        nodes whose expireAfter is over, or whose capacity block ends, replaced before they are drained
 //	emptiness     nodes without pods of their own for consolidateAfter, as many as the disruption budgets of their pool allow
 //
@@ -27,5 +28,5 @@
 // Nodes that are emptied to save money are fenced by the planner when it reserves capacity. They are tainted, and their pods read from the API,
 // only when all of that capacity is usable; if the planner still has capacity for each of these pods, the claims are deleted.
 //
-// The package doesn't repair nodes, and it evicts nothing.
+// The package evicts nothing.
 package disruption

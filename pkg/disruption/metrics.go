@@ -15,6 +15,8 @@ const (
 	reasonReplace = "ReplacementPlanned"
 	reasonNoRoom  = "ReplacementMissing"
 
+	reasonRepairBlocked = "NodeRepairBlocked" // Karpenter's, too
+
 	reasonMove             = "ConsolidationPlanned"
 	reasonMoveGivenUp      = "ConsolidationGivenUp"
 	reasonRollOutPaused    = "RollOutPaused"

@@ -25,6 +25,7 @@ type passes struct {
 	clock          clock.Clock
 	cordons        *cordons
 	terminations   *terminations
+	unhealthy      *unhealthy
 	replacements   *replacements
 	removals       *removals
 	consolidations *consolidations
@@ -43,14 +44,15 @@ func newPasses(cfg *Config, pods cache.Indexer) passes {
 	p.replacements = &replacements{capacity: cfg.Replacements, cordons: p.cordons, terminations: p.terminations, pods: pods, recorder: cfg.Recorder,
 		begun: map[string]*replacedNode{}}
 	p.rollOuts = &rollOuts{objects: cfg.Claims, kind: cfg.NodeClass, bound: bound, recorder: cfg.Recorder, clock: cfg.Clock, dryRun: cfg.DryRun, pools: map[string]*rollOut{}}
-	p.consolidations = newConsolidations(cfg, bound, p.cordons, p.terminations, p.replacements, p.rollOuts)
+	p.unhealthy = newUnhealthy(cfg)
+	p.consolidations = newConsolidations(cfg, bound, p.cordons, p.terminations, p.replacements, p.unhealthy, p.rollOuts)
 	p.replacements.moves = p.consolidations.moves
 	p.removals = &removals{bound: bound, cordons: p.cordons, terminations: p.terminations, moves: p.consolidations.moves, recorder: cfg.Recorder, clock: cfg.Clock}
 	p.spares = &spares{rollOuts: p.rollOuts, terminations: p.terminations, bound: bound, rules: p.consolidations.moves.rules, recorder: cfg.Recorder, clock: cfg.Clock, changed: cfg.Recount}
 	if p.spares.changed == nil {
 		p.spares.changed = func() {}
 	}
-	for _, r := range reasons(cfg, pods, p.rollOuts) {
+	for _, r := range reasons(cfg, pods, p.unhealthy, p.rollOuts) {
 		if r.budget() == "" {
 			p.replacements.reasons = append(p.replacements.reasons, r)
 		} else {
@@ -64,13 +66,14 @@ func newPasses(cfg *Config, pods cache.Indexer) passes {
 //
 //  1. Read pools, claims and nodes.
 //  2. Remove taints left over from interrupted passes.
-//  3. Find out what new nodes are launched from, and whether such nodes work where drifted ones are replaced.
-//  4. Take over which used nodes can be emptied, and why the others are kept.
-//  5. Find the nodes that have to end, and whether there is capacity for their pods.
-//  6. Find the nodes that may be terminated because they are empty, or drifted and empty, and how many of them each pool allows.
-//  7. Starting with the longest empty one, cordon each, taint it and check it again, until the budget is used up.
-//  8. Find the drifted nodes of static pools whose place a spare node takes.
-//  9. Empty used nodes for whose pods capacity is reserved elsewhere, and ask which ones to empty next.
+//  3. Find the unhealthy nodes, and what keeps them from being repaired.
+//  4. Find out what new nodes are launched from, and whether such nodes work where drifted ones are replaced.
+//  5. Take over which used nodes can be emptied, and why the others are kept.
+//  6. Find the nodes that have to end, and whether there is capacity for their pods.
+//  7. Find the nodes that may be terminated because they are empty, or drifted and empty, and how many of them each pool allows.
+//  8. Starting with the longest empty one, cordon each, taint it and check it again, until the budget is used up.
+//  9. Find the drifted nodes of static pools whose place a spare node takes.
+//  10. Empty used nodes for whose pods capacity is reserved elsewhere, and ask which ones to empty next.
 //
 // It returns when to make the next pass. watched is since when this process has seen pod events.
 func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, error) {
@@ -86,6 +89,7 @@ func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, err
 	errs := p.cordons.clearStale(ctx, s, func(m *candidate) bool {
 		return p.terminations.deleted[m.uid()] || p.replacements.begun[m.uid()] != nil || p.consolidations.moves.has(m.uid())
 	})
+	p.unhealthy.observe(s, p.clock.Now())
 	errs = append(errs, p.rollOuts.observe(ctx, s, p.clock.Now())...)
 	errs = append(errs, p.consolidations.collect(ctx, s)...)
 	next, failed := p.replacements.pass(ctx, s)

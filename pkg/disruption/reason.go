@@ -18,9 +18,10 @@ type reason interface {
 }
 
 // reasons returns all reasons. If several apply to a candidate, the first one counts.
-func reasons(cfg *Config, pods cache.Indexer, rollOuts *rollOuts) []reason {
+func reasons(cfg *Config, pods cache.Indexer, unhealthy *unhealthy, rollOuts *rollOuts) []reason {
 	return []reason{
 		interruption{},
+		unhealthy,
 		expiry{cfg.Taken, cfg.DryRun},
 		drift{pods, rollOuts},
 		emptiness{pods, cfg.Nodes},
@@ -44,6 +45,9 @@ type decision struct {
 	since time.Time
 	// cloud: the cloud ends the instance, so a dry run drains it, too. forced: it does so soon, so neither brake nor pause apply.
 	cloud, forced bool
+	// idle: it doesn't wait for at if it has no pods to be moved. deadline is when the drain ends, whatever is left; zero: as the claim says.
+	idle     bool
+	deadline time.Time
 	// drift: it ends because it has drifted, which annotations against consolidation don't prevent.
 	drift bool
 }

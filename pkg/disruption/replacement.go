@@ -184,12 +184,14 @@ func (r *replacements) prepare(ctx context.Context, d *decision, avoid []string,
 	begun := r.begun[d.uid()]
 	if begun == nil {
 		r.moves.leave(d.node.Name)
-		if len(moving) == 0 || !r.cordons.fence.Fence(d.node.Name) {
+		if len(moving) == 0 && !d.idle || !r.cordons.fence.Fence(d.node.Name) {
 			return false, nil
 		}
 		begun = &replacedNode{node: d.node.Name}
 		r.begun[d.uid()] = begun
-		r.terminations.event(d.candidate, reasonReplace, fmt.Sprintf("The node is drained by %s because %s: capacity for its pods (%d) is being prepared", d.at.UTC().Format(time.RFC3339), d.message, len(moving)))
+		if len(moving) > 0 {
+			r.terminations.event(d.candidate, reasonReplace, fmt.Sprintf("The node is drained by %s because %s: capacity for its pods (%d) is being prepared", d.at.UTC().Format(time.RFC3339), d.message, len(moving)))
+		}
 		klog.FromContext(ctx).V(2).Info("Replacing a node", "node", klog.KObj(d.node), "nodeClaim", d.claim.Name, "pods", len(moving), "reason", d.reason)
 	}
 	if !disrupted(d.node) {

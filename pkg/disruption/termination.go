@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -64,6 +65,9 @@ func (t *terminations) dry(ctx context.Context, d *decision) bool {
 
 // end deletes a claim. After an error it may be deleted all the same.
 func (t *terminations) end(ctx context.Context, d *decision) error {
+	if err := t.setDeadline(ctx, d); err != nil {
+		return err
+	}
 	t.ending(ctx, d.claim.Name, cmp.Or(d.ending, d.reason))
 	if err := t.claims.Delete(ctx, d.claim, client.Preconditions{UID: &d.claim.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting NodeClaim %s: %w", d.claim.Name, err)
@@ -72,6 +76,30 @@ func (t *terminations) end(ctx context.Context, d *decision) error {
 	t.event(d.candidate, reasonTerminating, "Terminating the node: "+d.message)
 	decisions.WithLabelValues(d.claim.Labels[karpv1.NodePoolLabelKey], d.reason).Inc()
 	klog.FromContext(ctx).V(2).Info("Terminating a node", "nodeClaim", d.claim.Name, "node", d.claim.Status.NodeName, "reason", d.reason, "message", d.message)
+	return nil
+}
+
+// setDeadline records on a claim when the drain of its node ends, if that is earlier than the claim says.
+func (t *terminations) setDeadline(ctx context.Context, d *decision) error {
+	at := d.deadline
+	if at.IsZero() {
+		return nil
+	}
+	if grace := d.claim.Spec.TerminationGracePeriod; grace != nil {
+		if own := t.clock.Now().Add(grace.Duration); own.Before(at) {
+			at = own
+		}
+	}
+	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
+	if had, err := time.Parse(time.RFC3339, d.claim.Annotations[key]); err == nil && !had.After(at) {
+		return nil
+	}
+	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, d.claim.UID, key, at.UTC().Format(time.RFC3339))
+	obj := &karpv1.NodeClaim{}
+	obj.Name = d.claim.Name
+	if err := t.claims.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(body))); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("noting on NodeClaim %s by when its node is drained: %w", d.claim.Name, err)
+	}
 	return nil
 }
 

@@ -23,8 +23,9 @@ type usedNodes struct {
 	// received is until when nodes that took pods of a move are no candidates, by name.
 	received func(node string) time.Time
 	// ending reports whether a node has to end so soon that no pods are to be moved there.
-	ending   func(m *candidate, now time.Time) (bool, error)
-	rollOuts *rollOuts
+	ending    func(m *candidate, now time.Time) (bool, error)
+	unhealthy *unhealthy
+	rollOuts  *rollOuts
 }
 
 // all returns a candidate for each claim with a Node and a pool. occupied returns what else is being done to a node; nil: nothing.
@@ -88,11 +89,14 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 // blocked returns why a node can't be emptied now, or isn't the business of consolidation; nil: it can.
 func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod, drifted bool, now time.Time) *consolidation.Kept {
 	after := m.pool.Spec.Disruption.ConsolidateAfter.Duration
+	sick := u.unhealthy.kept(m)
 	switch {
 	case condition(m.claim, karpv1.ConditionTypeInitialized) == nil || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true":
 		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "it isn't initialized"}
 	case m.node.DeletionTimestamp != nil:
 		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "its Node is being deleted"}
+	case sick != nil:
+		return sick
 	case !objects.Ready(m.node):
 		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "its condition Ready isn't True"}
 	case m.pool.DeletionTimestamp != nil || after == nil && !drifted:

@@ -29,6 +29,9 @@ const (
 	// AnnotationPauseDisruption on a NodePool or Provisioner is written by its owner and read before a node is disrupted: "true", or anything that isn't
 	// a spelling of false, keeps all nodes of the pool. Stable.
 	AnnotationPauseDisruption = "dovetail.sh/pause-disruption"
+	// AnnotationRepair on a NodePool is written by its owner and read before its unhealthy nodes are repaired: "off", or tolerations by
+	// condition, each a duration above zero or "off", "Ready=10m, KernelReady=off". Stable.
+	AnnotationRepair = "dovetail.sh/repair"
 	// AnnotationRestartCost on a NodePool, Namespace or Pod is written by its owner and read by consolidation: for how long a pod could run
 	// for what its restart costs, a duration of zero or more, "10m". Stable.
 	AnnotationRestartCost = "dovetail.sh/restart-cost"

@@ -45,6 +45,9 @@ func (g *Guard) tellBreaker(ctx context.Context, n guard.Notice) {
 	default:
 		return
 	}
+	if n.Key.Repair() {
+		reason = "RepairsPaused"
+	}
 	klog.FromContext(ctx).Info("Spending guard", "event", string(n.Kind), "breaker", n.Key.String(), "message", n.Text)
 	breakerEvents.WithLabelValues(string(n.Kind)).Inc()
 	if n.Kind == guard.Closed {

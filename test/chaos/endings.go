@@ -98,6 +98,9 @@ func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string
 	if d := claim.Spec.ExpireAfter.Duration; d != nil && age >= *d-min(10*time.Minute, *d/4) {
 		return "expired"
 	}
+	if node != nil && notReadyFor(node, now.Add(c.jumped+step)) >= 30*time.Minute {
+		return "it was unhealthy for longer than is tolerated"
+	}
 	quiet := c.pool.Spec.Disruption.ConsolidateAfter.Duration
 	if (condition(was, karpv1.ConditionTypeDrifted) || condition(claim, karpv1.ConditionTypeDrifted)) && node != nil && c.empty(v, node.Name) && c.empty(c.last, node.Name) {
 		return drifted
@@ -107,6 +110,16 @@ func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string
 		return "empty"
 	}
 	return ""
+}
+
+// notReadyFor returns for how long a Node hasn't been Ready.
+func notReadyFor(n *corev1.Node, now time.Time) time.Duration {
+	for i := range n.Status.Conditions {
+		if x := &n.Status.Conditions[i]; x.Type == corev1.NodeReady && x.Status != corev1.ConditionTrue {
+			return now.Sub(x.LastTransitionTime.Time)
+		}
+	}
+	return 0
 }
 
 func (c *checker) byCloud(providerID string) bool {

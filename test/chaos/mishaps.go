@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
@@ -17,6 +18,9 @@ import (
 
 // Cloud returns the simulated account, for causing incidents there.
 func (s *Stage) Cloud() *ec2.Sim { return s.ec2 }
+
+// Kubelets returns the simulated kubelets, for making nodes unhealthy.
+func (s *Stage) Kubelets() *kubelet.Kubelets { return s.boots }
 
 // Reclaim makes EC2 interrupt n random spot instances, spread over a time.
 func (s *Stage) Reclaim(n int, within time.Duration) {

@@ -289,48 +289,6 @@ func (w *world) describeInstances(r *Request) (any, error) {
 	}{items, next}, nil
 }
 
-type statusItem struct {
-	ID       string    `xml:"instanceId"`
-	Zone     string    `xml:"availabilityZone"`
-	State    stateItem `xml:"instanceState"`
-	System   string    `xml:"systemStatus>status"`
-	Instance string    `xml:"instanceStatus>status"`
-}
-
-// statusMatcher knows the filters of DescribeInstanceStatus. All instances pass their status checks, and none has a scheduled event.
-func (w *world) statusMatcher(in *instance) matcher {
-	fields := map[string]string{
-		"availability-zone": in.Zone, "availability-zone-id": in.subnet.zoneID, "instance-state-name": in.State, "instance-state-code": fmt.Sprint(stateCodes[in.State]),
-		"instance-status.status": "ok", "instance-status.reachability": "passed", "system-status.status": "ok", "system-status.reachability": "passed",
-		"attached-ebs-status.status": "ok",
-	}
-	return func(name string) ([]string, bool) {
-		if strings.HasPrefix(name, "event.") {
-			return nil, true
-		}
-		v, known := fields[name]
-		return []string{v}, known
-	}
-}
-
-func (w *world) describeInstanceStatus(r *Request) (any, error) {
-	found, next, err := w.selected(r, w.statusMatcher)
-	if err != nil {
-		return nil, err
-	}
-	var items []statusItem
-	for _, in := range found {
-		if in.State != running && !r.params.bool("IncludeAllInstances") {
-			continue
-		}
-		items = append(items, statusItem{in.ID, in.Zone, stateItem{stateCodes[in.State], in.State}, "ok", "ok"})
-	}
-	return struct {
-		Statuses []statusItem `xml:"instanceStatusSet>item"`
-		Next     string       `xml:"nextToken,omitempty"`
-	}{items, next}, nil
-}
-
 type stateChangeItem struct {
 	ID       string    `xml:"instanceId"`
 	Current  stateItem `xml:"currentState"`

@@ -81,6 +81,7 @@ type instance struct {
 	fleetRsv  string // EC2's "reservation": the launch
 	template  string
 	marked    bool // an interruption or the like has been announced
+	status    instanceStatus
 }
 
 // launch creates an instance, which may run in a reservation. The caller has made sure that there is capacity and an address.

@@ -215,6 +215,9 @@ func (c *Cloud) Terminate(_ context.Context, id string) error {
 // OnInterruption does nothing: no instance is interrupted.
 func (c *Cloud) OnInterruption(func(context.Context, []capacity.Interruption) []error) {}
 
+// Impaired returns nothing: all instances are well.
+func (c *Cloud) Impaired() map[string]cloudprovider.Impairment { return nil }
+
 // ObserveNode does nothing: all is known of the nodes.
 func (c *Cloud) ObserveNode(cloudprovider.RegisteredNode) {}
 

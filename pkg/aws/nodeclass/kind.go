@@ -25,6 +25,7 @@ var Kind = cloudprovider.NodeClassKind{
 	Hash:             hash,
 	Images:           images,
 	Resolve:          resolve,
+	RepairPolicies:   repairPolicies(),
 	ArgsField:        "ec2NodeClasses",
 }
 

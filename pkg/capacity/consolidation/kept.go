@@ -20,6 +20,7 @@ const (
 	Paused        Kind = "Paused"      // disruption is paused, Message
 	Static        Kind = "Static"      // a static pool's node
 	NotReady      Kind = "NotReady"    // not initialized, or its Node isn't Ready
+	NotRepaired   Kind = "NotRepaired" // unhealthy, and tolerated or not repaired, Message
 	Disrupting    Kind = "Disrupting"  // it is part of a move that has begun
 	Disabled      Kind = "Disabled"    // the pool has consolidation disabled (consolidateAfter: Never), or has no policy
 	OtherReason   Kind = "OtherReason" // anything else, Message
@@ -79,6 +80,8 @@ func (k *Kept) Text() string {
 		return "the pool has a fixed number of nodes"
 	case NotReady:
 		return "the node isn't ready" + k.because()
+	case NotRepaired:
+		return "the node is unhealthy" + k.because()
 	case Disrupting:
 		return "the node is being disrupted" + k.because()
 	case Disabled:

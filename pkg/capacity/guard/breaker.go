@@ -64,6 +64,8 @@ type Breaker struct {
 	changed bool
 	// replaced are the breakers that this one has replaced.
 	replaced []*Breaker
+	// repaired is the NodeClaim whose repair a breaker of repairs has counted last.
+	repaired string
 }
 
 // Open reports whether the breaker stops launches.
@@ -174,6 +176,9 @@ func (b *Breaker) mayBeEarly(now time.Time) bool {
 
 // Text returns why nothing is bought, since when, and what would end that.
 func (b *Breaker) Text() string {
+	if b.Key.Repair() {
+		return b.repairText()
+	}
 	what := b.Message
 	if b.Trial {
 		what = "its machines fail in another pool: " + what

@@ -148,7 +148,7 @@ func (g *Guard) Due(now time.Time, skip func(Key) bool) []Key {
 		}
 	}
 	for _, b := range all {
-		if b.due(now) && !skip(b.Key) && (!b.Trial || trial[PoolKey(b.Key.Pool, b.Cause)] == b) {
+		if b.due(now) && !b.Key.Repair() && !skip(b.Key) && (!b.Trial || trial[PoolKey(b.Key.Pool, b.Cause)] == b) {
 			out = append(out, b.Key)
 		}
 	}

@@ -234,7 +234,7 @@ func (g *Guard) Recovered(now time.Time) {
 	}
 }
 
-// OpenOf returns the texts of the open breakers in a record, for the condition of its object.
+// OpenOf returns the texts of the open breakers in a record that pause launches, for the condition of its object.
 func OpenOf(text string) (texts []string, err error) {
 	g := New()
 	var r Record
@@ -249,7 +249,7 @@ func OpenOf(text string) (texts []string, err error) {
 		g.breakers[b.Key] = b
 	}
 	for _, b := range g.Breakers() {
-		if b.Open() && !b.Trial {
+		if b.Open() && !b.Trial && !b.Key.Repair() {
 			texts = append(texts, b.Text())
 		}
 	}

@@ -6,6 +6,8 @@
 // real one does, reports them running, completes them, and removes deleted ones. Annotations make containers slow to start, or fail
 // again and again. When the instance is terminated, the kubelet stops without a message; deleting its Node is left to others.
 //
+// Nodes may become unhealthy: a kubelet falls silent, or reports that the node isn't Ready, or a node monitoring agent sets a condition.
+//
 // All kubelets of a process share one pod informer, one queue and one client. There are no probes, no volumes and no node-pressure
 // eviction. Where the kubelet's own code matters, use test/realkubelet instead.
 package kubelet

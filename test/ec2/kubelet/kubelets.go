@@ -32,9 +32,10 @@ type Kubelets struct {
 	nextIP atomic.Uint32
 	healed atomic.Bool
 
-	mu     sync.Mutex
-	nodes  map[string]*node // by instance ID
-	byName map[string]*node // registered ones, by Node name
+	mu        sync.Mutex
+	nodes     map[string]*node   // by instance ID
+	unhealthy map[string]*health // likewise
+	byName    map[string]*node   // registered ones, by Node name
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -63,7 +64,7 @@ func New(cfg Config) (*Kubelets, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	k := &Kubelets{
-		cfg: cfg, client: cfg.Client, clock: cfg.Clock, nodes: map[string]*node{}, byName: map[string]*node{}, ctx: ctx, stop: stop,
+		cfg: cfg, client: cfg.Client, clock: cfg.Clock, nodes: map[string]*node{}, byName: map[string]*node{}, unhealthy: map[string]*health{}, ctx: ctx, stop: stop,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](50*time.Millisecond, 5*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Clock: cfg.Clock}),
@@ -122,7 +123,7 @@ func (k *Kubelets) watchNodes() error {
 		k.mu.Lock()
 		n := k.byName[obj.(*corev1.Node).Name]
 		k.mu.Unlock()
-		if n != nil && n.differs(obj.(*corev1.Node)) {
+		if n != nil && k.differs(n, obj.(*corev1.Node)) {
 			k.queue.AddAfter(task{key: n.machine.ID}, statusFrequency)
 		}
 	}
@@ -212,6 +213,7 @@ func (k *Kubelets) Halt(id string) {
 	defer k.mu.Unlock()
 	n := k.nodes[id]
 	delete(k.nodes, id)
+	delete(k.unhealthy, id)
 	if n != nil && k.byName[n.name] == n {
 		delete(k.byName, n.name)
 	}
@@ -248,7 +250,7 @@ func (k *Kubelets) look(t task) (time.Duration, error) {
 	k.mu.Lock()
 	n := k.nodes[t.key]
 	k.mu.Unlock()
-	if n == nil {
+	if n == nil || k.healthOf(t.key).silent {
 		return 0, nil
 	}
 	return k.syncNode(ctx, n)

@@ -48,6 +48,8 @@ type node struct {
 	stage stage
 	uid   types.UID // of the Node
 	pods  map[podUID]*podState
+	// reports: the status has changed and is to be posted.
+	reports bool
 }
 
 func (n *node) at() stage {
@@ -60,6 +62,14 @@ func (n *node) reach(s stage) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stage = s
+}
+
+func (n *node) takeReports() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	had := n.reports
+	n.reports = false
+	return had
 }
 
 func (n *node) identity() types.UID {
@@ -105,7 +115,7 @@ func (k *Kubelets) corrects(n *node, now time.Time) bool {
 		return false
 	}
 	obj, exists, err := k.shown.GetIndexer().GetByKey(n.name)
-	if err != nil || !exists || !n.differs(obj.(*corev1.Node)) {
+	if err != nil || !exists || !k.differs(n, obj.(*corev1.Node)) {
 		return false
 	}
 	n.become(obj.(*corev1.Node).UID)
@@ -166,7 +176,7 @@ func (k *Kubelets) syncNode(ctx context.Context, n *node) (time.Duration, error)
 			n.reach(complete)
 		}
 	}
-	if !now.Before(n.statusDue) || k.corrects(n, now) {
+	if n.takeReports() || !now.Before(n.statusDue) || k.corrects(n, now) {
 		if err := k.postStatus(ctx, n, n.at()); err != nil {
 			return 0, err
 		}

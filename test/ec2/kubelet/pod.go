@@ -41,7 +41,7 @@ func (k *Kubelets) syncPod(ctx context.Context, key string) (time.Duration, erro
 	}
 	p := obj.(*corev1.Pod)
 	n := k.nodeOf(p)
-	if n == nil {
+	if n == nil || k.healthOf(n.machine.ID).silent {
 		return 0, nil
 	}
 	now := k.clock.Now()

@@ -67,5 +67,5 @@ func (k *Kubelets) conditions(n *node, s stage) []corev1.NodeCondition {
 	for i := range out {
 		out[i].LastHeartbeatTime, out[i].LastTransitionTime = now, since
 	}
-	return out
+	return k.healthOf(n.machine.ID).conditions(out)
 }

@@ -1,0 +1,81 @@
+package repair
+
+import (
+	"fmt"
+	"time"
+)
+
+// percent is the share of a pool's nodes that may be unhealthy, rounded up. If more are, whatever ails them is not their own fault.
+const percent = 20
+
+// Breaker counts a pool's nodes. Those without a pool count as one.
+type Breaker map[group]*count
+
+// group is a pool, or a pool's nodes in a zone.
+type group struct{ pool, zone string }
+
+type count struct {
+	healthy   []time.Time // when they were launched
+	unhealthy int
+	since     time.Time // when the first of these became so
+}
+
+// Add counts a node. f is why it is unhealthy; nil: it is healthy.
+func (b Breaker) Add(pool, zone string, launched time.Time, f *Fault) {
+	of := []group{{pool, ""}}
+	if zone != "" {
+		of = append(of, group{pool, zone})
+	}
+	for _, g := range of {
+		c := b[g]
+		if c == nil {
+			c = &count{}
+			b[g] = c
+		}
+		if f == nil {
+			c.healthy = append(c.healthy, launched)
+			continue
+		}
+		c.unhealthy++
+		if c.since.IsZero() || f.Since.Before(c.since) {
+			c.since = f.Since
+		}
+	}
+}
+
+// all returns how many nodes there are. A healthy one that was launched since the first became unhealthy has the pods of an unhealthy one, as a
+// rule: it doesn't count, or each quarter of a zone would be a fifth as soon as its pods run elsewhere.
+func (c *count) all() int {
+	fresh := 0
+	for _, launched := range c.healthy {
+		if launched.After(c.since) {
+			fresh++
+		}
+	}
+	return len(c.healthy) + c.unhealthy - min(fresh, c.unhealthy)
+}
+
+// Open returns why no node of the pool in that zone is repaired, or nil. A pool with fewer than five nodes may have one that is unhealthy,
+// so that they are repaired one at a time.
+func (b Breaker) Open(pool, zone string) error {
+	for _, g := range []group{{pool, ""}, {pool, zone}} {
+		c := b[g]
+		if c == nil || c.unhealthy == 0 {
+			continue
+		}
+		all := c.all()
+		most := (all*percent + 99) / 100
+		if c.unhealthy <= most {
+			continue
+		}
+		of := "the NodeClaims without a NodePool"
+		if pool != "" {
+			of = "NodePool " + pool
+		}
+		if g.zone != "" {
+			of += " in zone " + g.zone
+		}
+		return fmt.Errorf("%d of %d nodes of %s are unhealthy, and nodes are repaired only while at most %d %% of them are (here %d)", c.unhealthy, all, of, percent, most)
+	}
+	return nil
+}
