@@ -17,6 +17,8 @@ const (
 
 	reasonMove             = "ConsolidationPlanned"
 	reasonMoveGivenUp      = "ConsolidationGivenUp"
+	reasonSurge            = "MovedByRollout"
+	reasonSurgeGivenUp     = "MoveByRolloutGivenUp"
 	reasonRollOutPaused    = "RollOutPaused"
 	reasonUnconsolidatable = "Unconsolidatable"
 	reasonAnnotation       = "AnnotationIgnored"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
@@ -51,6 +52,7 @@ type podRules struct {
 	namespaces corelisters.NamespaceLister
 	budgets    *podBudgets
 	settings   *settings
+	surges     *surge.Requests // nil: all pods are evicted
 	known      map[*corev1.Pod]*knownPod
 	round      int
 	// restarts are what namespaces say that a restart of their pods costs, as of this round.
@@ -161,13 +163,25 @@ func (r *podRules) fixed(k *knownPod, now time.Time) string {
 	return ""
 }
 
-// blocked returns the first pod that a drain would have to wait for because of a PodDisruptionBudget; nil: none. Pods of DaemonSets are
-// evicted, too.
+// blocked returns the first pod that keeps a move from being made: a drain would have to wait for it because of a PodDisruptionBudget, or it is to be
+// moved by a roll-out, which can't be made now; nil: none. Pods of DaemonSets are evicted, too.
 func (r *podRules) blocked(bound []*knownPod, now time.Time) *consolidation.Kept {
 	for _, k := range bound {
-		if len(k.covering) == 0 || !pods.Evictable(k.Pod, now) {
-			continue
+		switch ask := r.surge(k, now); {
+		case ask == nil:
+			if by := r.unevictable(k, now); by != nil {
+				return by
+			}
+		case ask.Err != nil:
+			return &consolidation.Kept{Kind: consolidation.Surge, Pod: refOf(k.Pod), Name: ask.Deployment.String(), Message: ask.Err.Error()}
 		}
+	}
+	return nil
+}
+
+// unevictable returns why the pod may not be evicted now; nil: it may, or a drain doesn't evict it.
+func (r *podRules) unevictable(k *knownPod, now time.Time) *consolidation.Kept {
+	if len(k.covering) > 0 && pods.Evictable(k.Pod, now) {
 		if name := r.budgets.blocking(k.Pod, k.covering); name != "" {
 			return &consolidation.Kept{Kind: consolidation.BlockedByPDB, Pod: refOf(k.Pod), Name: name}
 		}
