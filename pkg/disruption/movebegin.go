@@ -71,6 +71,10 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 	leaving := map[string][]*corev1.Pod{}
 	pods, all := 0, []*corev1.Pod(nil)
 	var blocked error
+	blocking := v.rules.blocked
+	if mv.surging.begun() { // what is left is evicted
+		blocking = v.rules.unevictable
+	}
 	if err := v.rules.budgets.read(); err != nil {
 		return nil, err
 	}
@@ -84,7 +88,7 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 		}
 		deadline := mv.drifted() && hasDeadline(src.candidate)
 		rest := slices.DeleteFunc(slices.Clone(bound), func(p *corev1.Pod) bool { return mv.surging.pods[p.UID].Name != "" })
-		if k := v.rules.blocked(v.rules.look(rest), now); k != nil && blocked == nil && !deadline {
+		if k := blocking(v.rules.look(rest), now); k != nil && blocked == nil && !deadline {
 			blocked = errors.New(k.Text())
 		}
 		leaving[src.node.Name] = moving(src.candidate, rest, mv.drifted(), now)

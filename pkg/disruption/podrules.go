@@ -169,7 +169,7 @@ func (r *podRules) blocked(bound []*knownPod, now time.Time) *consolidation.Kept
 	for _, k := range bound {
 		switch ask := r.surge(k, now); {
 		case ask == nil:
-			if by := r.unevictable(k, now); by != nil {
+			if by := r.unevictable([]*knownPod{k}, now); by != nil {
 				return by
 			}
 		case ask.Err != nil:
@@ -179,9 +179,12 @@ func (r *podRules) blocked(bound []*knownPod, now time.Time) *consolidation.Kept
 	return nil
 }
 
-// unevictable returns why the pod may not be evicted now; nil: it may, or a drain doesn't evict it.
-func (r *podRules) unevictable(k *knownPod, now time.Time) *consolidation.Kept {
-	if len(k.covering) > 0 && pods.Evictable(k.Pod, now) {
+// unevictable returns the first pod that a drain would have to wait for; nil: none.
+func (r *podRules) unevictable(bound []*knownPod, now time.Time) *consolidation.Kept {
+	for _, k := range bound {
+		if len(k.covering) == 0 || !pods.Evictable(k.Pod, now) {
+			continue
+		}
 		if name := r.budgets.blocking(k.Pod, k.covering); name != "" {
 			return &consolidation.Kept{Kind: consolidation.BlockedByPDB, Pod: refOf(k.Pod), Name: name}
 		}

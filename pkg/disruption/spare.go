@@ -139,7 +139,7 @@ func (p *spares) first(drifted []*decision, now time.Time) (*decision, error) {
 			if err := p.rules.budgets.read(); err != nil {
 				return nil, err
 			}
-			if slices.ContainsFunc(p.rules.look(bound), func(k *knownPod) bool { return p.rules.unevictable(k, now) != nil }) {
+			if p.rules.unevictable(p.rules.look(bound), now) != nil {
 				continue
 			}
 		}

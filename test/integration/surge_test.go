@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,14 +10,26 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/controller/deployment"
+	"k8s.io/kubernetes/test/utils/ktesting"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/cluster/inprocess"
+	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
 // The role dovetail-surge gives the scheduler's account the right to restart Deployments, and its policy takes away all else of the right to
@@ -112,5 +125,109 @@ func TestPolicyOfSurges(t *testing.T) {
 	// Others are not confined.
 	if _, err := admin.AppsV1().Deployments("default").Patch(ctx, "web", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// deployments runs the controller of Deployments.
+func deployments(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	ctx := ktesting.Init(t)
+	kube := kubernetes.NewForConfigOrDie(cfg)
+	f := informers.NewSharedInformerFactory(kube, 0)
+	c, err := deployment.NewDeploymentController(ctx, f.Apps().V1().Deployments(), f.Apps().V1().ReplicaSets(), f.Core().V1().Pods(), kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Start(ctx.Done())
+	f.WaitForCacheSync(ctx.Done())
+	go c.Run(ctx, 2)
+}
+
+// The node of a single replica, which its PodDisruptionBudget lets no drain evict, has drifted: the Deployment is restarted once, the pod of its new ReplicaSet
+// gets the place that was reserved on the new node, and at no time there is no Ready pod.
+func TestSingleReplicaIsMovedByARollout(t *testing.T) {
+	t.Parallel()
+	e := start(t, func(s *setting) { s.idle = true })
+	replicaSets(t, e.c.AdminConfig(), 200)
+	deployments(t, e.c.AdminConfig())
+	files, err := manifests.Folder("surge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		e.apply(string(f))
+	}
+	pool := strings.Replace(nodePool, "consolidateAfter: Never}", "consolidateAfter: Never, budgets: [{nodes: 100%}]}", 1)
+	e.apply(nodeClass, pool)
+	rs := replicas("web", 1, "500m", "256Mi").(*appsv1.ReplicaSet)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: map[string]string{objects.AnnotationMove: objects.MoveRollout}},
+		Spec: appsv1.DeploymentSpec{Replicas: rs.Spec.Replicas, Selector: rs.Spec.Selector, Template: rs.Spec.Template}}
+	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: rs.Spec.Selector}}
+	e.create(d, pdb, replicas("side", 2, "500m", "256Mi"))
+	pdb.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: pdb.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1}
+	if err := e.api.Status().Update(e.ctx, pdb); err != nil {
+		t.Fatal(err)
+	}
+	recorder, err := record.Start(e.ctx, e.api, &corev1.PodList{}, &appsv1.DeploymentList{}, &karpv1.NodeClaimList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.run()
+	before := e.running("web", 1)[0]
+	e.running("side", 2)
+	e.patch(&karpv1.NodePool{}, "default", `{"spec":{"template":{"metadata":{"labels":{"revision":"two"}}}}}`)
+	after, err := cluster.Until(e.wait(), e.api, &corev1.PodList{}, func(pods []*corev1.Pod) (bool, string, error) {
+		moved := len(pods) == 3
+		for _, p := range pods {
+			moved = moved && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && p.Spec.NodeName != before.Spec.NodeName
+		}
+		return moved, fmt.Sprintf("three pods on other nodes: %d pods", len(pods)), nil
+	})
+	if err != nil {
+		for _, c := range e.claims() {
+			t.Logf("claim %s: %v", c.Name, c.Annotations)
+		}
+		t.Fatal(err)
+	}
+	for _, p := range after {
+		if e.nodes()[p.Spec.NodeName].Labels["revision"] != "two" {
+			t.Errorf("pod %s is on %s, which isn't new", p.Name, p.Spec.NodeName)
+		}
+	}
+	events, err := recorder.Events(e.wait())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, restarts, claims, was := map[types.UID]bool{}, map[string]bool{}, map[types.UID]bool{}, false
+	for _, event := range events {
+		switch o := event.Object.(type) {
+		case *corev1.Pod:
+			if o.Labels["app"] != "web" {
+				continue
+			}
+			_, c := podutil.GetPodCondition(&o.Status, corev1.PodReady)
+			ready[o.UID] = event.Type != watch.Deleted && o.DeletionTimestamp == nil && c != nil && c.Status == corev1.ConditionTrue
+			n := 0
+			for _, yes := range ready {
+				if yes {
+					n++
+				}
+			}
+			was = was || n > 0
+			if was && n == 0 {
+				t.Errorf("at revision %d no pod is Ready, after %s", event.Revision, o.Name)
+			}
+		case *karpv1.NodeClaim:
+			claims[o.UID] = true
+		case *appsv1.Deployment:
+			restarts[o.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"]] = true
+		}
+	}
+	if len(restarts) != 2 || !restarts[""] {
+		t.Errorf("restarts: %v, want one", restarts)
+	}
+	if len(claims) != 2 {
+		t.Errorf("%d nodes were launched, want one and its replacement", len(claims))
 	}
 }

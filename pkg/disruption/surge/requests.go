@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -175,8 +176,20 @@ func (r *Requests) attached(pod *corev1.Pod) error {
 	return nil
 }
 
+// restartTries bounds how often a Deployment is read anew that has changed between its reading and its restart.
+const restartTries = 3
+
 // Restart has a Deployment create its pods anew, if that can be made now as the API server knows it. It returns the Deployment.
-func (r *Requests) Restart(ctx context.Context, of types.NamespacedName) (*appsv1.Deployment, error) {
+func (r *Requests) Restart(ctx context.Context, of types.NamespacedName) (d *appsv1.Deployment, err error) {
+	for range restartTries {
+		if d, err = r.restart(ctx, of); !apierrors.IsConflict(err) {
+			break
+		}
+	}
+	return d, err
+}
+
+func (r *Requests) restart(ctx context.Context, of types.NamespacedName) (*appsv1.Deployment, error) {
 	d, err := r.kube.AppsV1().Deployments(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading Deployment %s: %w", of, err)

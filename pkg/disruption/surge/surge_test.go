@@ -185,6 +185,15 @@ func TestRestart(t *testing.T) {
 	if _, err := w.Restart(t.Context(), web); !apierrors.IsForbidden(err) {
 		t.Errorf("a policy refuses it: %v", err)
 	}
+	w = newWorld(t, nil)
+	conflicts := 0
+	w.kube.PrependReactor("patch", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		conflicts++
+		return conflicts < restartTries, nil, apierrors.NewConflict(appsv1.Resource("deployments"), "web", errors.New("its status was written"))
+	})
+	if _, err := w.Restart(t.Context(), web); err != nil || conflicts != restartTries {
+		t.Errorf("after %d conflicts: %v", conflicts, err)
+	}
 }
 
 // After restarts in vain the next one waits for longer each time, up to four hours; one that works ends that, and so does time.
