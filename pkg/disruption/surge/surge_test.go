@@ -80,7 +80,9 @@ func newWorld(t *testing.T, change func(*world)) *world {
 	return w
 }
 
-func annotated(value string) map[string]string { return map[string]string{objects.AnnotationMove: value} }
+func annotated(value string) map[string]string {
+	return map[string]string{objects.AnnotationMove: value}
+}
 
 func TestRequests(t *testing.T) {
 	const none = "none"
