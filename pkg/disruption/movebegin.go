@@ -53,7 +53,7 @@ func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) 
 		if err := v.forbidden(src, bound, mv.drifted(), now); err != nil {
 			return nil, err
 		}
-		live[src.node.Name], all = moving(src.candidate, bound, mv.drifted(), now), append(all, bound...)
+		live[src.node.Name], all = moving(src.candidate, mv.surging.without(bound), mv.drifted(), now), append(all, bound...)
 		src.pods = max(src.pods, len(live[src.node.Name]))
 	}
 	if missing, err := v.surge(ctx, mv, all, live, now); missing != nil || err != nil {
@@ -87,7 +87,7 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 			return nil, err
 		}
 		deadline := mv.drifted() && hasDeadline(src.candidate)
-		rest := slices.DeleteFunc(slices.Clone(bound), func(p *corev1.Pod) bool { return mv.surging.pods[p.UID].Name != "" })
+		rest := mv.surging.without(bound)
 		if k := blocking(v.rules.look(rest), now); k != nil && blocked == nil && !deadline {
 			blocked = errors.New(k.Text())
 		}
@@ -110,7 +110,7 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 	if missing, err := v.receiving(s, mv); missing != nil || err != nil {
 		return missing, err
 	}
-	if missing := v.surged(mv, all); missing != nil {
+	if missing := v.surged(mv, all, now); missing != nil {
 		return missing, nil
 	}
 	return blocked, nil

@@ -84,15 +84,32 @@ func (mv *move) ends(node string) bool {
 	return mv.drifted() && slices.ContainsFunc(mv.sources, func(src *source) bool { return src.node.Name == node && hasDeadline(src.candidate) })
 }
 
-// surged returns what the roll-outs of a move have not replaced yet; nil: nothing is left.
-func (v *moves) surged(mv *move, bound []*corev1.Pod) (missing error) {
+// without returns the pods that don't leave by a roll-out.
+func (s *surging) without(bound []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(bound), func(p *corev1.Pod) bool { return s.pods[p.UID].Name != "" })
+}
+
+// surged returns what the roll-outs of a move have not replaced yet; nil: nothing is left, or what is left is evicted, since its node is drained in any
+// case.
+func (v *moves) surged(mv *move, bound []*corev1.Pod, now time.Time) (missing error) {
 	if !mv.surging.begun() || mv.surging.over {
 		return nil
 	}
+	late := false
 	for _, p := range bound {
-		if of, yes := mv.surging.pods[p.UID]; yes && !objects.Ended(p) && !pods.Terminating(p) {
+		of, yes := mv.surging.pods[p.UID]
+		switch {
+		case !yes || objects.Ended(p) || pods.Terminating(p):
+		case now.Sub(mv.surging.since) >= moveTimeout && mv.ends(p.Spec.NodeName):
+			late = true
+		default:
 			return fmt.Errorf("pod %s is still there: %w of Deployment %s", klog.KObj(p), errSurging, of)
 		}
+	}
+	if late {
+		v.failSurge(mv, errors.New("they are evicted, because the NodeClaim has a terminationGracePeriod"))
+		mv.surging.over = true
+		return nil
 	}
 	mv.surging.over = true
 	for _, of := range mv.surging.deployments() {
@@ -116,7 +133,7 @@ func (v *moves) failSurge(mv *move, why error) {
 		d := &metav1.PartialObjectMetadata{}
 		d.Namespace, d.Name = name.Namespace, name.Name
 		d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
-		v.recorder.Eventf(d, nil, corev1.EventTypeWarning, reasonSurgeGivenUp, "Disrupt", "The roll-out didn't move the pods off their node, which is kept: %v", why)
+		v.recorder.Eventf(d, nil, corev1.EventTypeWarning, reasonSurgeGivenUp, "Disrupt", "The roll-out didn't move the pods off their node in time: %v", why)
 	}
 }
 

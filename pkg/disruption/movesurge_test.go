@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -166,6 +167,33 @@ func TestSurgeInVain(t *testing.T) {
 	m.fail("a", errors.New("again"), true, w.clock.Now())
 	if f := m.failed["a"]; !f.until.Equal(w.clock.Now().Add(2 * moveBackOff)) {
 		t.Errorf("after the second time %+v", f)
+	}
+}
+
+// A node with a terminationGracePeriod is drained in any case once it has drifted: pods that a roll-out hasn't moved within ten minutes are evicted.
+func TestSurgeWithDeadline(t *testing.T) {
+	w, _ := consolidating(t)
+	w.machine("a")
+	w.deploy(1)
+	v := w.c.passes.consolidations.moves
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web"}, Spec: corev1.PodSpec{NodeName: "node-a"}}
+	mv := &move{Due: consolidation.Due{Move: consolidation.Move{Reason: consolidation.Drifted}}, sources: []*source{{candidate: &candidate{claim: w.claim("a"), node: w.node("node-a")}}},
+		surging: surging{since: epoch, pods: map[types.UID]types.NamespacedName{"web": {Namespace: "default", Name: "web"}}}}
+	if err := v.surged(mv, []*corev1.Pod{pod}, epoch.Add(moveTimeout)); err == nil {
+		t.Error("a pod of a node without deadline is evicted")
+	}
+	mv.sources[0].claim.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour}
+	if err := v.surged(mv, []*corev1.Pod{pod}, epoch.Add(moveTimeout-time.Second)); err == nil {
+		t.Error("it is evicted too early")
+	}
+	if err := v.surged(mv, []*corev1.Pod{pod}, epoch.Add(moveTimeout)); err != nil || !mv.surging.over {
+		t.Errorf("it isn't evicted: %v", err)
+	}
+	if diff := cmp.Diff([]string{"web Warning " + reasonSurgeGivenUp + ": The roll-out didn't move the pods off their node in time: they are evicted, because the NodeClaim has a terminationGracePeriod"}, w.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if left := mv.surging.without([]*corev1.Pod{pod}); len(left) != 0 {
+		t.Errorf("capacity is asked for again for %v", left)
 	}
 }
 
