@@ -2,13 +2,19 @@ package main
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 )
 
 // rules returns those of the shipped ClusterRole, and those of the Role in our own namespace.
@@ -101,6 +107,46 @@ func TestConsolidationMayDoWhatItDoes(t *testing.T) {
 			{"watch", "", "namespaces"}, {"list", "", "pods"}, {"patch", "", "nodes"}, {"patch", "karpenter.sh", "nodeclaims"}, {"delete", "karpenter.sh", "nodeclaims"}} {
 			if !may(cluster, ask[0], ask[1], ask[2], "") {
 				t.Errorf("%s: may not %s %s", folder, ask[0], ask[2])
+			}
+		}
+	}
+}
+
+// The right to patch Deployments is in a folder of its own, and its policy compares every field that a Deployment has.
+func TestRightToSurge(t *testing.T) {
+	for _, folder := range []string{"replace", "secondary"} {
+		files, err := manifests.Folder(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if bytes.Contains(f, []byte(surge.Role)) {
+				t.Errorf("folder %s speaks of the role %s", folder, surge.Role)
+			}
+		}
+		if cluster, own := rules(files); may(cluster, "patch", "apps", "deployments", "") || may(own, "patch", "apps", "deployments", "") {
+			t.Errorf("folder %s gives the right to patch Deployments", folder)
+		}
+	}
+	files, err := manifests.Folder("surge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := string(bytes.Join(files, nil))
+	if !strings.Contains(all, "name: "+surge.Role+"\n") {
+		t.Errorf("no role %s", surge.Role)
+	}
+	set := []string{"uid", "selfLink", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"} // by the API server
+	named := []string{"name", "namespace", "generateName", "annotations"}                                                                                        // of a Deployment they can't change, or are looked at one by one
+	for at, of := range map[string]any{"object.spec.": appsv1.DeploymentSpec{}, "object.metadata.": metav1.ObjectMeta{}, "object.spec.template.": corev1.PodTemplateSpec{},
+		"object.spec.template.?metadata.": metav1.ObjectMeta{}} {
+		for i := range reflect.TypeOf(of).NumField() {
+			field, _, _ := strings.Cut(reflect.TypeOf(of).Field(i).Tag.Get("json"), ",")
+			old := strings.Replace(at, "object", "oldObject", 1)
+			compared := strings.Contains(all, at+"?"+field+" == "+old+"?"+field)
+			apart := slices.Contains(set, field) || field == "template" || field == "metadata" || field == "annotations" && at != "object.metadata." || slices.Contains(named, field) && at == "object.metadata."
+			if !compared && !apart {
+				t.Errorf("the policy doesn't compare %s%s", at, field)
 			}
 		}
 	}

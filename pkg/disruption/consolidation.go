@@ -10,6 +10,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/pdb"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 )
 
 // Consolidation plans which used nodes to empty, and reserves capacity elsewhere for the pods of those that are due. All methods return at
@@ -25,6 +28,9 @@ type Consolidation interface {
 	Ready(key string, now map[string][]*corev1.Pod) (ready bool, err error)
 	// Begin is Ready, and from then on the move isn't given up for demand any more. After an error it has not begun.
 	Begin(key string, now map[string][]*corev1.Pod) error
+	// Surge begins a move for some of its pods, whose Deployments replace them by pods of other ReplicaSets; Begin follows. After an error it has not
+	// begun.
+	Surge(key string, now map[string][]*corev1.Pod, surging []*corev1.Pod) error
 	// Keep extends the reservations of a move that has begun by another minute.
 	Keep(key string)
 	// Forget releases what is left of a move's reservations and lifts the cordon of its nodes that are not being removed.
@@ -69,8 +75,9 @@ type asking struct {
 	templates map[string]string
 }
 
-func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminations *terminations, replacements *replacements, unhealthy *unhealthy, rollOuts *rollOuts) *consolidations {
-	settings := &settings{recorder: cfg.Recorder, reported: map[string]bool{}}
+func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminations *terminations, replacements *replacements, unhealthy *unhealthy,
+	rollOuts *rollOuts, surges *surge.Requests) *consolidations {
+	settings := annotations.NewReader(cfg.Recorder)
 	c := &consolidations{planner: cfg.Consolidation, clock: cfg.Clock, dryRun: cfg.DryRun, policies: &policies{settings}, terminations: terminations, rollOuts: rollOuts}
 	c.kept = &keptNodes{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, nodes: map[string]*keptNode{}, series: map[[2]string]bool{}}
 	c.moves = &moves{planner: cfg.Consolidation, price: cfg.Price, cordons: cordons, terminations: terminations, bound: bound, replacements: replacements, kept: c.kept, rollOuts: rollOuts,
@@ -81,7 +88,7 @@ func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminatio
 		return c
 	}
 	rules := &podRules{successor: cfg.Class, ours: cfg.Ours, namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
-		budgets: &podBudgets{lister: cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()}, settings: settings, known: map[*corev1.Pod]*knownPod{}}
+		budgets: pdb.New(cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()), settings: settings, surges: surges, known: map[*corev1.Pod]*knownPod{}}
 	c.moves.rules = rules
 	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts}
 	return c

@@ -63,6 +63,17 @@ func (p *planner) Begin(key string, now map[string][]*corev1.Pod) error {
 	return p.lost
 }
 
+// Surge stands for the ledger's, and is told which pods.
+func (p *planner) Surge(key string, now map[string][]*corev1.Pod, surging []*corev1.Pod) error {
+	var names []string
+	for _, pod := range surging {
+		names = append(names, pod.Spec.NodeName+"/"+pod.Name)
+	}
+	slices.Sort(names)
+	p.calls = append(p.calls, "surge "+key+" "+strings.Join(names, " "))
+	return p.lost
+}
+
 func (p *planner) Keep(key string) { p.calls = append(p.calls, "keep "+key) }
 
 // Forget lifts the cordons of all nodes, as the ledger does for those that are not being removed.

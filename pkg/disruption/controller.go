@@ -3,6 +3,7 @@ package disruption
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -77,7 +79,8 @@ const retryMost = 30 * time.Second
 // Controller makes the passes of the package comment.
 type Controller struct {
 	*interruptions
-	passes passes // only the goroutine of Run makes them
+	passes passes          // only the goroutine of Run makes them
+	surges *surge.Requests // nil: without Consolidation
 	pods   cache.SharedIndexInformer
 	clock  clock.WithTicker
 	queue  atomic.Pointer[workqueue.TypedRateLimitingInterface[struct{}]]
@@ -90,13 +93,18 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Consolidation != nil {
 		core.Namespaces().Informer()
 		cfg.Informers.Policy().V1().PodDisruptionBudgets().Informer()
+		cfg.Informers.Apps().V1().ReplicaSets().Informer()
+		core.PersistentVolumeClaims().Informer()
 	}
 	c := &Controller{pods: core.Pods().Informer(), clock: cfg.Clock}
+	if cfg.Consolidation != nil {
+		c.surges = surge.New(cfg.Kube, cfg.Informers, cfg.Clock)
+	}
 	if err := pods.Index(c.pods); err != nil {
 		return nil, err
 	}
 	c.interruptions = &interruptions{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, lost: cfg.Lost, changed: c.Changed}
-	c.passes = newPasses(&cfg, c.pods.GetIndexer())
+	c.passes = newPasses(&cfg, c.pods.GetIndexer(), c.surges)
 	return c, nil
 }
 
@@ -130,6 +138,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer func() { _ = c.pods.RemoveEventHandler(gone) }() // fails only for a registration of another informer
 	if !cache.WaitForCacheSync(ctx.Done(), gone.HasSynced) {
 		return nil
+	}
+	if c.surges != nil {
+		asking, end := context.WithCancel(ctx)
+		var asks sync.WaitGroup
+		asks.Go(func() { c.surges.Run(asking) })
+		defer asks.Wait()
+		defer end()
 	}
 	watched := c.clock.Now()
 	stop := context.AfterFunc(ctx, queue.ShutDown)

@@ -27,6 +27,7 @@
 //
 // Nodes that are emptied to save money are fenced by the planner when it reserves capacity. They are tainted, and their pods read from the API,
 // only when all of that capacity is usable; if the planner still has capacity for each of these pods, the claims are deleted.
+// Where a Deployment asks for it, a roll-out replaces its pods before the others are evicted (movesurge.go, package surge).
 //
 // The package evicts nothing.
 package disruption

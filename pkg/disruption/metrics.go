@@ -19,9 +19,10 @@ const (
 
 	reasonMove             = "ConsolidationPlanned"
 	reasonMoveGivenUp      = "ConsolidationGivenUp"
+	reasonSurge            = "MovedByRollout"
+	reasonSurgeGivenUp     = "MoveByRolloutGivenUp"
 	reasonRollOutPaused    = "RollOutPaused"
 	reasonUnconsolidatable = "Unconsolidatable"
-	reasonAnnotation       = "AnnotationIgnored"
 )
 
 var (

@@ -21,7 +21,8 @@ import (
 //  2. Disruption budgets, PodDisruptionBudgets and the brake allow it.
 //  3. Taint: other schedulers bind nothing there any more; ours has bound nothing there since the reservation.
 //  4. Read the pods from the API: everything that was bound before is there. None of them forbids the move.
-//  5. Begin: there is capacity for all of these pods, and from now on it is not given to others.
+//  5. Pods that ask for it are replaced by a roll-out of their Deployments, once. The others wait for that.
+//  6. Begin: there is capacity for all of these pods, and from now on it is not given to others.
 //
 // missing is what the move has to wait for; nil: it may be drained. The error says why it can't be made any more.
 func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) (missing, err error) {
@@ -43,7 +44,7 @@ func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) 
 			return fmt.Errorf("tainting node %s: %w", src.node.Name, err), nil
 		}
 	}
-	live := map[string][]*corev1.Pod{}
+	live, all := map[string][]*corev1.Pod{}, []*corev1.Pod(nil)
 	for _, src := range mv.sources {
 		bound, err := v.bound.live(ctx, src.node.Name)
 		if err != nil {
@@ -52,8 +53,11 @@ func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) 
 		if err := v.forbidden(src, bound, mv.drifted(), now); err != nil {
 			return nil, err
 		}
-		live[src.node.Name] = moving(src.candidate, bound, mv.drifted(), now)
-		src.pods = len(live[src.node.Name])
+		live[src.node.Name], all = moving(src.candidate, mv.surging.without(bound), mv.drifted(), now), append(all, bound...)
+		src.pods = max(src.pods, len(live[src.node.Name]))
+	}
+	if missing, err := v.surge(ctx, mv, all, live, now); missing != nil || err != nil {
+		return missing, err
 	}
 	if err := v.planner.Begin(mv.Key, live); err != nil {
 		return nil, err
@@ -65,9 +69,13 @@ func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) 
 // ready reports whether all capacity for a move is there, with nothing in the way of the drain. missing and err are as begin's.
 func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) {
 	leaving := map[string][]*corev1.Pod{}
-	pods := 0
+	pods, all := 0, []*corev1.Pod(nil)
 	var blocked error
-	if err := v.rules.budgets.read(); err != nil {
+	blocking := v.rules.blocked
+	if mv.surging.begun() { // what is left is evicted
+		blocking = v.rules.unevictable
+	}
+	if err := v.rules.budgets.Read(); err != nil {
 		return nil, err
 	}
 	for _, src := range mv.sources {
@@ -79,13 +87,14 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 			return nil, err
 		}
 		deadline := mv.drifted() && hasDeadline(src.candidate)
-		if k := v.rules.blocked(v.rules.look(bound), now); k != nil && blocked == nil && !deadline {
+		rest := mv.surging.without(bound)
+		if k := blocking(v.rules.look(rest), now); k != nil && blocked == nil && !deadline {
 			blocked = errors.New(k.Text())
 		}
-		leaving[src.node.Name] = moving(src.candidate, bound, mv.drifted(), now)
-		pods += len(leaving[src.node.Name])
+		leaving[src.node.Name] = moving(src.candidate, rest, mv.drifted(), now)
+		pods, all = pods+len(leaving[src.node.Name]), append(all, bound...)
 	}
-	if pods == 0 {
+	if pods == 0 && !mv.surging.begun() {
 		return nil, errors.New("its pods have ended meanwhile")
 	}
 	ready, err := v.planner.Ready(mv.Key, leaving)
@@ -95,11 +104,14 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 	if !ready {
 		return errLaunching, nil
 	}
-	if err := v.dearer(s, mv); err != nil {
+	if err := v.dearer(s, mv); err != nil && !mv.surging.begun() { // else its new nodes have got pods
 		return nil, err
 	}
 	if missing, err := v.receiving(s, mv); missing != nil || err != nil {
 		return missing, err
+	}
+	if missing := v.surged(mv, all, now); missing != nil {
+		return missing, nil
 	}
 	return blocked, nil
 }

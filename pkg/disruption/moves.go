@@ -24,7 +24,7 @@ const (
 	// nodes are there: whether they come up is known by canaryMost, and if it was given up before, the spending guard would not learn that
 	// they don't.
 	moveTimeout = 10 * time.Minute
-	// moveBackOff is for how long the nodes of a move that failed are no candidates. If nodes were bought for it, that doubles each time, up to
+	// moveBackOff is for how long the nodes of a move that failed are no candidates. If nodes were bought or Deployments restarted for it, that doubles each time, up to
 	// moveBackOffMost: whatever is in its way may stay there, and nothing must be bought in a loop.
 	moveBackOff     = 15 * time.Minute
 	moveBackOffMost = 4 * time.Hour
@@ -79,11 +79,11 @@ type moveMemory struct {
 type failure struct {
 	until time.Time
 	err   error
-	// bought is how many times in a row nodes were bought in vain. That is forgotten when none were for moveBackOffMost.
+	// bought is how many times in a row nodes were bought, or Deployments restarted, in vain. That is forgotten when none were for moveBackOffMost.
 	bought int
 }
 
-// fail records that a move of a claim's node has failed. bought: nodes were bought for it.
+// fail records that a move of a claim's node has failed. bought: nodes were bought for it, or Deployments restarted.
 func (m *moveMemory) fail(uid string, why error, bought bool, now time.Time) {
 	wait, most := moveBackOff, moveBackOffMost
 	if errors.Is(why, consolidation.ErrDemand) || errors.Is(why, errTemplate) {
@@ -100,6 +100,8 @@ func (m *moveMemory) fail(uid string, why error, bought bool, now time.Time) {
 
 // move empties nodes for which capacity is reserved elsewhere:
 //
+//	reserved -> surging:  all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and Deployments replace pods of
+//	                      theirs by a roll-out, for which they have moveTimeout. Then it goes on as from reserved
 //	reserved -> draining: all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and the API server shows no
 //	                      pod without capacity. Then its claims are deleted, one after the other as the brake allows
 //	reserved -> given up: it can't be made any more, or has waited for too long. Taints and cordons are removed
@@ -111,6 +113,7 @@ type move struct {
 	pays    time.Time // when it has paid for itself
 	begun   bool      // the planner doesn't give it up any more
 	up      time.Time // when its new nodes were found to be there
+	surging surging
 	// templates are what nodes were launched from when it was planned, by pool.
 	templates map[string]string
 }
@@ -121,7 +124,9 @@ func (mv *move) drifted() bool { return mv.Reason == consolidation.Drifted }
 // late reports whether the move has waited for too long for what is missing.
 func (mv *move) late(missing error, now time.Time) bool {
 	since, most := mv.since, moveTimeout
-	if mv.drifted() {
+	if mv.surging.begun() {
+		since = mv.surging.since
+	} else if mv.drifted() {
 		if errors.Is(missing, errLaunching) {
 			most = canaryMost
 		} else {
@@ -428,6 +433,7 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 		}
 	}
 	v.planner.Forget(mv.Key)
+	v.failSurge(mv, why)
 	for _, src := range mv.sources {
 		if src.gone {
 			continue
@@ -435,7 +441,7 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 		if src.node != nil && v.needed(src, mv) {
 			v.cordons.fence.Fence(src.node.Name) // Forget has lifted it
 		}
-		v.memory.fail(src.uid(), why, len(mv.Claims) > 0, v.terminations.clock.Now())
+		v.memory.fail(src.uid(), why, len(mv.Claims) > 0 || mv.surging.begun(), v.terminations.clock.Now())
 		v.tellKept(mv, src, why)
 	}
 	for _, node := range mv.Receivers() {

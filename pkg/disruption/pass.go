@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 )
 
 // pollEvery is how often a pass is made if nothing triggers one.
@@ -33,7 +35,7 @@ type passes struct {
 	spares         *spares
 }
 
-func newPasses(cfg *Config, pods cache.Indexer) passes {
+func newPasses(cfg *Config, pods cache.Indexer, surges *surge.Requests) passes {
 	p := passes{
 		claims: cfg.Claims, nodes: cfg.Informers.Core().V1().Nodes().Lister(), hold: cfg.Hold, clock: cfg.Clock,
 		cordons: &cordons{fence: cfg.Fence, nodes: cfg.Nodes, live: cfg.Live},
@@ -45,7 +47,7 @@ func newPasses(cfg *Config, pods cache.Indexer) passes {
 		begun: map[string]*replacedNode{}}
 	p.rollOuts = &rollOuts{objects: cfg.Claims, kind: cfg.NodeClass, bound: bound, recorder: cfg.Recorder, clock: cfg.Clock, dryRun: cfg.DryRun, pools: map[string]*rollOut{}}
 	p.unhealthy = newUnhealthy(cfg)
-	p.consolidations = newConsolidations(cfg, bound, p.cordons, p.terminations, p.replacements, p.unhealthy, p.rollOuts)
+	p.consolidations = newConsolidations(cfg, bound, p.cordons, p.terminations, p.replacements, p.unhealthy, p.rollOuts, surges)
 	p.replacements.moves = p.consolidations.moves
 	p.removals = &removals{bound: bound, cordons: p.cordons, terminations: p.terminations, moves: p.consolidations.moves, recorder: cfg.Recorder, clock: cfg.Clock}
 	p.spares = &spares{rollOuts: p.rollOuts, terminations: p.terminations, bound: bound, rules: p.consolidations.moves.rules, recorder: cfg.Recorder, clock: cfg.Clock, changed: cfg.Recount}

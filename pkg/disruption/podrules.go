@@ -16,6 +16,9 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/pdb"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
@@ -49,8 +52,9 @@ type podRules struct {
 	successor  func(*corev1.Pod) (*capacity.Class, error)
 	ours       func(*corev1.Pod) bool
 	namespaces corelisters.NamespaceLister
-	budgets    *podBudgets
-	settings   *settings
+	budgets    *pdb.Budgets
+	settings   *annotations.Reader
+	surges     *surge.Requests // nil: all pods are evicted
 	known      map[*corev1.Pod]*knownPod
 	round      int
 	// restarts are what namespaces say that a restart of their pods costs, as of this round.
@@ -78,7 +82,7 @@ const retryClass = time.Minute
 func (r *podRules) begin() error {
 	r.round++
 	r.restarts = map[string]*time.Duration{}
-	return r.budgets.read()
+	return r.budgets.Read()
 }
 
 func (r *podRules) end() {
@@ -95,12 +99,12 @@ func (r *podRules) look(bound []*corev1.Pod) []*knownPod {
 	for _, p := range bound {
 		k := r.known[p]
 		if k == nil {
-			k = &knownPod{Pod: p, version: -1, restart: r.settings.restartCost("Pod", p)}
+			k = &knownPod{Pod: p, version: -1, restart: r.settings.RestartCost("Pod", p)}
 			r.known[p] = k
 		}
 		k.round = r.round
-		if v := r.budgets.versionOf(p.Namespace); v != k.version {
-			k.covering, k.version = r.budgets.covering(p)
+		if v := r.budgets.VersionOf(p.Namespace); v != k.version {
+			k.covering, k.version = r.budgets.Covering(p)
 		}
 		out = append(out, k)
 	}
@@ -126,7 +130,7 @@ func (r *podRules) restart(k *knownPod) *time.Duration {
 	d, known := r.restarts[k.Namespace]
 	if !known {
 		if ns, err := r.namespaces.Get(k.Namespace); err == nil {
-			d = r.settings.restartCost("Namespace", ns)
+			d = r.settings.RestartCost("Namespace", ns)
 		}
 		r.restarts[k.Namespace] = d
 	}
@@ -161,14 +165,29 @@ func (r *podRules) fixed(k *knownPod, now time.Time) string {
 	return ""
 }
 
-// blocked returns the first pod that a drain would have to wait for because of a PodDisruptionBudget; nil: none. Pods of DaemonSets are
-// evicted, too.
+// blocked returns the first pod that keeps a move from being made: a drain would have to wait for it because of a PodDisruptionBudget, or it is to be
+// moved by a roll-out, which can't be made now; nil: none. Pods of DaemonSets are evicted, too.
 func (r *podRules) blocked(bound []*knownPod, now time.Time) *consolidation.Kept {
+	for _, k := range bound {
+		switch ask := r.surge(k, now); {
+		case ask == nil:
+			if by := r.unevictable([]*knownPod{k}, now); by != nil {
+				return by
+			}
+		case ask.Err != nil:
+			return &consolidation.Kept{Kind: consolidation.Surge, Pod: refOf(k.Pod), Name: ask.Deployment.String(), Message: ask.Err.Error()}
+		}
+	}
+	return nil
+}
+
+// unevictable returns the first pod that a drain would have to wait for; nil: none.
+func (r *podRules) unevictable(bound []*knownPod, now time.Time) *consolidation.Kept {
 	for _, k := range bound {
 		if len(k.covering) == 0 || !pods.Evictable(k.Pod, now) {
 			continue
 		}
-		if name := r.budgets.blocking(k.Pod, k.covering); name != "" {
+		if name := r.budgets.Blocking(k.Pod, k.covering); name != "" {
 			return &consolidation.Kept{Kind: consolidation.BlockedByPDB, Pod: refOf(k.Pod), Name: name}
 		}
 	}
@@ -205,7 +224,7 @@ func (r *podRules) drain(bound []*knownPod, now time.Time) time.Duration {
 			grace = time.Duration(*s) * time.Second
 		}
 		longest = max(longest, grace)
-		name, atOnce := r.budgets.allowance(k.Pod, k.covering)
+		name, atOnce := r.budgets.Allowance(k.Pod, k.covering)
 		if name == "" {
 			continue
 		}

@@ -136,10 +136,10 @@ func (p *spares) first(drifted []*decision, now time.Time) (*decision, error) {
 			continue
 		}
 		if p.rules != nil && !hasDeadline(d.candidate) {
-			if err := p.rules.budgets.read(); err != nil {
+			if err := p.rules.budgets.Read(); err != nil {
 				return nil, err
 			}
-			if p.rules.blocked(p.rules.look(bound), now) != nil {
+			if p.rules.unevictable(p.rules.look(bound), now) != nil {
 				continue
 			}
 		}

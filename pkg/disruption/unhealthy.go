@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/repair"
-	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // ReasonUnhealthy is the reason that Config.Ending gets when a node is repaired.
@@ -30,7 +30,7 @@ const repairEvery = 5 * time.Minute
 //	any -> healthy:         the condition is gone
 type unhealthy struct {
 	policies repair.Policies
-	settings *settings
+	settings *annotations.Reader
 	health   cloudprovider.Health // nil: only conditions of Nodes count
 	held     func(pool string, launched time.Time) error
 	recorder events.EventRecorder
@@ -50,7 +50,7 @@ type unhealthyNode struct {
 }
 
 func newUnhealthy(cfg *Config) *unhealthy {
-	u := &unhealthy{settings: &settings{recorder: cfg.Recorder, reported: map[string]bool{}}, health: cfg.Health, held: cfg.HoldsRepair, recorder: cfg.Recorder,
+	u := &unhealthy{settings: annotations.NewReader(cfg.Recorder), health: cfg.Health, held: cfg.HoldsRepair, recorder: cfg.Recorder,
 		pools: map[string]time.Time{}}
 	if cfg.NodeClass != nil {
 		u.policies = cfg.NodeClass.RepairPolicies
@@ -71,7 +71,7 @@ func (u *unhealthy) observe(s *cluster, now time.Time) {
 	}
 	policies := map[string]repair.Policies{"": u.policies}
 	for _, p := range s.pools {
-		policies[p.Name] = u.settings.repair(p, u.policies)
+		policies[p.Name] = u.settings.Repair(p, u.policies)
 	}
 	u.nodes = map[string]*unhealthyNode{}
 	breaker := repair.Breaker{}
@@ -170,17 +170,4 @@ func poolOf(m *candidate) string {
 		return ""
 	}
 	return m.pool.Name
-}
-
-// repair returns the repair policies as a pool changes them.
-func (s *settings) repair(pool *karpv1.NodePool, all repair.Policies) repair.Policies {
-	text, ok := pool.Annotations[objects.AnnotationRepair]
-	if !ok || len(all) == 0 {
-		return all
-	}
-	out, err := all.Override(text)
-	if err != nil {
-		s.report("NodePool", pool, objects.AnnotationRepair, text, err)
-	}
-	return out
 }

@@ -24,7 +24,7 @@ func (w *world) repairs() {
 		{Condition: "KernelReady", Status: corev1.ConditionFalse, Toleration: 10 * time.Minute},
 		{Condition: cloudprovider.InstanceStatus, Status: corev1.ConditionFalse, Toleration: 2 * time.Minute},
 	}}
-	w.c.passes = newPasses(&w.cfg, w.c.pods.GetIndexer())
+	w.c.passes = newPasses(&w.cfg, w.c.pods.GetIndexer(), w.c.surges)
 }
 
 // becomes sets a condition of a machine's node, as of now.

@@ -130,7 +130,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 // dryRun makes all passes from now on dry ones.
 func (w *world) dryRun() {
 	w.cfg.DryRun = true
-	w.c.passes = newPasses(&w.cfg, w.c.pods.GetIndexer())
+	w.c.passes = newPasses(&w.cfg, w.c.pods.GetIndexer(), w.c.surges)
 }
 
 func (w *world) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {

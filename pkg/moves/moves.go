@@ -29,7 +29,7 @@ const Hold = time.Minute
 // Moves are the consolidation's moves for which capacity is reserved. As long as a move has not begun to drain its nodes it is given up when
 // pods that wait need its capacity. Safe for concurrent use.
 //
-//	reserved -> begun -> forgotten: by the disruption controller (Begin, Forget)
+//	reserved -> begun -> forgotten: by the disruption controller (Begin, or Surge before; Forget)
 //	reserved -> given up:           by the planner's goroutine, for demand
 type Moves struct {
 	reservations *reservations.Ledger
@@ -48,6 +48,8 @@ type Moves struct {
 type openMove struct {
 	consolidation.Move
 	begun bool
+	// surges: it has begun, and waits for the pods of Deployments before the other pods are evicted.
+	surges bool
 	// uses are the nodes on which capacity is reserved; those that were launched for the move by their claims.
 	uses map[string]bool
 }
@@ -61,20 +63,45 @@ func New(r *reservations.Ledger, classes *pending.Classes) *Moves {
 // there is capacity for all of them on initialized nodes; otherwise the error says why the move can't be made any more, or is nil while nodes
 // are being launched.
 func (m *Moves) Ready(key string, now map[string][]*corev1.Pod) (ready bool, err error) {
-	return m.check(key, now, false)
+	return m.check(key, now, nil)
 }
 
-// Begin is Ready, and from then on the move is no longer given up for demand, and its reservations are for the successors of its pods. After
-// an error the move has not begun.
-func (m *Moves) Begin(key string, now map[string][]*corev1.Pod) error {
-	ready, err := m.check(key, now, true)
+// Surge is Ready, and from then on the move is no longer given up for demand, and what is reserved for surging, which are among its pods, is for
+// the next pods of their Deployments, of whatever ReplicaSet. The other reservations are for nobody until Begin. After an error nothing has
+// changed.
+func (m *Moves) Surge(key string, now map[string][]*corev1.Pod, surging []*corev1.Pod) error {
+	ready, err := m.check(key, now, func(mv *openMove, l *ledger.Ledger) {
+		mv.surges = true
+		for _, pod := range surging {
+			l.Surge(pod.Spec.NodeName, objects.Controller(pod), objects.DeploymentOf(pod))
+		}
+	})
 	if err == nil && !ready {
-		return errors.New("the nodes for its pods are not initialized yet")
+		return errLaunching
 	}
 	return err
 }
 
-func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin bool) (ready bool, err error) {
+// errLaunching is why a move can't begin yet.
+var errLaunching = errors.New("the nodes for its pods are not initialized yet")
+
+// Begin is Ready, and from then on the move is no longer given up for demand, and its reservations are for the successors of its pods. After
+// an error the move has not begun.
+func (m *Moves) Begin(key string, now map[string][]*corev1.Pod) error {
+	ready, err := m.check(key, now, func(mv *openMove, l *ledger.Ledger) {
+		mv.surges = false
+		for _, node := range mv.Nodes {
+			l.Begin(node)
+		}
+	})
+	if err == nil && !ready {
+		return errLaunching
+	}
+	return err
+}
+
+// check is Ready. begin, if set, is called if all is ready: the move has begun then.
+func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin func(*openMove, *ledger.Ledger)) (ready bool, err error) {
 	wanted := map[string]map[ledger.Successor][]*corev1.Pod{}
 	for node, pods := range now {
 		if wanted[node], err = m.successors(pods); err != nil {
@@ -99,22 +126,20 @@ func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin bool) (rea
 			for _, n := range held {
 				total += n
 			}
-			if pods := Missing(wanted[node], held); len(pods) > 0 && !mv.begun {
+			if pods := Missing(wanted[node], held); len(pods) > 0 && (!mv.begun || mv.surges) {
 				err = fmt.Errorf("no capacity is reserved for %s of node %s (%d without)", klog.KObj(first(pods)), node, len(pods))
 				return
 			}
 			ready = ready && up == total
 		}
-		if ready && begin {
-			for _, node := range mv.Nodes {
-				l.Begin(node)
-			}
+		if ready && begin != nil {
+			begin(mv, l)
 		}
 	})
 	if err != nil {
 		return false, err
 	}
-	if ready && begin && !mv.begun {
+	if ready && begin != nil && !mv.begun {
 		mv.begun = true
 		if mv.Reason != consolidation.Drifted { // what is made for another reason has nothing to pay for
 			m.unpaid = append(m.unpaid, mv.Move)

@@ -1,6 +1,9 @@
 package objects
 
 import (
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +20,19 @@ func Controller(pod *corev1.Pod) types.UID {
 		return ref.UID
 	}
 	return ""
+}
+
+// DeploymentOf returns namespace/name of the Deployment whose ReplicaSet controls the pod, as their names and labels tell, or "".
+func DeploymentOf(pod *corev1.Pod) string {
+	ref, hash := metav1.GetControllerOfNoCopy(pod), pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if ref == nil || ref.Kind != "ReplicaSet" || hash == "" {
+		return ""
+	}
+	name, ok := strings.CutSuffix(ref.Name, "-"+hash)
+	if !ok || name == "" {
+		return ""
+	}
+	return pod.Namespace + "/" + name
 }
 
 // DaemonSetOf returns the DaemonSet that controls the pod, of any API group, or nil. (Which pods a drain leaves on a node is another

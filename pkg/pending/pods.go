@@ -154,7 +154,7 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	if owner := objects.Controller(pod); old == nil && owner != "" {
 		holds := false
 		if !p.reservations.Idle() {
-			p.reservations.Read(func(l ledger.Reader) { holds = l.Holds(owner) })
+			p.reservations.Read(func(l ledger.Reader) { holds = l.Holds(owner, objects.DeploymentOf(pod)) })
 		}
 		if !holds {
 			return

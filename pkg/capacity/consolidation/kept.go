@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Kind is the kind of reason why a node is kept.
@@ -16,6 +17,7 @@ const (
 	NotQuiet      Kind = "NotQuiet"    // consolidateAfter isn't over, Until
 	Unmovable     Kind = "Unmovable"   // Pod can't be recreated elsewhere, Message says why
 	BlockedByPDB  Kind = "PDB"         // the PodDisruptionBudget Name allows no eviction of Pod
+	Surge         Kind = "Surge"       // the Deployment Name asks to move Pod by a roll-out, Message says why that can't be made now
 	OutsideWindow Kind = "Window"      // no disruption at this time, Until
 	Paused        Kind = "Paused"      // disruption is paused, Message
 	Static        Kind = "Static"      // a static pool's node
@@ -72,6 +74,8 @@ func (k *Kept) Text() string {
 		return k.about("can't be recreated elsewhere") + k.because()
 	case BlockedByPDB:
 		return fmt.Sprintf("the PodDisruptionBudget %s allows no eviction of pod %s", k.Name, podName(k.Pod))
+	case Surge:
+		return fmt.Sprintf("Deployment %s asks to be moved by a roll-out (annotation %s), for pod %s%s", k.Name, objects.AnnotationMove, podName(k.Pod), k.because())
 	case OutsideWindow:
 		return "no disruption is allowed at this time" + k.because()
 	case Paused:

@@ -32,7 +32,7 @@ func (l *Ledger) Adopted() map[types.UID][]types.UID {
 // Expects reports whether capacity is reserved for a pod that the class's owner has yet to create.
 func (l *Ledger) Expects(c *capacity.Class) bool {
 	k := l.classes[c.Key]
-	return k != nil && k.heldFor(ownerOf(c)) != nil
+	return k != nil && k.heldFor(ownerOf(c)) != nil || l.reservedFor(c, deploymentOf(c)) != nil
 }
 
 // heldFor returns a slot that is reserved for the owner's next pod, a ready one if possible, or nil.
@@ -56,7 +56,11 @@ func (c *class) heldFor(owner types.UID) (out *slot) {
 func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
 	s := p.class.heldFor(owner)
 	if s == nil {
-		return false
+		other := l.reservedFor(p.class.Class, p.deployment)
+		if other == nil {
+			return false
+		}
+		s = l.reclassed(other, p.class)
 	}
 	l.hold(s, "")
 	s.until, s.leaving, p.adoptedFrom = time.Time{}, "", owner
@@ -78,8 +82,10 @@ func ownerOf(c *capacity.Class) types.UID {
 	return ""
 }
 
-// Holds reports whether capacity is reserved for pods that the owner has yet to create.
-func (l *Ledger) Holds(owner types.UID) bool { return l.held[owner] > 0 }
+// Holds reports whether capacity is reserved for pods that the owner, or another ReplicaSet of the Deployment, has yet to create.
+func (l *Ledger) Holds(owner types.UID, deployment string) bool {
+	return l.held[owner] > 0 || l.surges[deployment] > 0
+}
 
 // hold reserves the slot for the owner's next pod. An empty owner ends the reservation for an owner.
 func (l *Ledger) hold(s *slot, owner types.UID) {
@@ -87,6 +93,12 @@ func (l *Ledger) hold(s *slot, owner types.UID) {
 		if l.held[s.owner]--; l.held[s.owner] == 0 {
 			delete(l.held, s.owner)
 		}
+	}
+	if s.deployment != "" {
+		if l.surges[s.deployment]--; l.surges[s.deployment] == 0 {
+			delete(l.surges, s.deployment)
+		}
+		s.deployment = ""
 	}
 	if s.owner = owner; owner != "" {
 		l.held[owner]++

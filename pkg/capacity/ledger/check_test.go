@@ -10,16 +10,22 @@ import (
 
 // check returns what is inconsistent in the ledger, or nil.
 func check(l *Ledger) error {
-	held := map[types.UID]int{}
+	held, surges := map[types.UID]int{}, map[string]int{}
 	for _, c := range l.classes {
 		for _, s := range c.slots {
 			if s.owner != "" {
 				held[s.owner]++
 			}
+			if s.deployment != "" {
+				surges[s.deployment]++
+			}
 		}
 	}
 	if !maps.Equal(held, l.held) {
 		return fmt.Errorf("counts slots held for owners as %v, has %v", l.held, held)
+	}
+	if !maps.Equal(surges, l.surges) {
+		return fmt.Errorf("counts slots held for Deployments as %v, has %v", l.surges, surges)
 	}
 	for key, c := range l.classes {
 		free, owned, ready := 0, 0, 0

@@ -197,7 +197,7 @@ func TestPodsThatComeWhileRoomIsPlannedForThem(t *testing.T) {
 	if queued := l.QueuedPods(); len(queued) != 1 || queued[0].Ref.UID != "third" {
 		t.Errorf("want the third pod planned for, and it alone:\n%s", l)
 	}
-	if l.Holds("rs") {
+	if l.Holds("rs", "") {
 		t.Error("room is held for a pod that is there")
 	}
 	if err := check(l); err != nil {

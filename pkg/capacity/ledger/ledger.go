@@ -19,8 +19,10 @@ type Ledger struct {
 	pods    map[types.UID]*pod
 	classes map[capacity.ClassKey]*class
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
-	assumed  map[string]map[types.UID]Room
-	held     map[types.UID]int     // number of slots reserved for pods that don't exist yet, by owner
+	assumed map[string]map[types.UID]Room
+	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
+	// surges is the number of slots that are reserved for a Deployment's next pods, of whatever ReplicaSet (see Surge).
+	surges   map[string]int
 	boots    map[string]*bootTimes // by capacity.Node.Boot
 	patience Patience
 	freed    bool // a reservation was released since the last tick
@@ -80,9 +82,10 @@ const (
 )
 
 type pod struct {
-	ref   capacity.PodRef
-	class *class
-	owner types.UID // the pod's own owner; class.Pod is the first pod of the class, which may have another
+	ref        capacity.PodRef
+	class      *class
+	owner      types.UID // the pod's own owner; class.Pod is the first pod of the class, which may have another
+	deployment string    // the Deployment of that owner (objects.DeploymentOf)
 	// arrival is the pod's position in the order in which pods were added.
 	arrival     int
 	state       State
@@ -133,6 +136,8 @@ type slot struct {
 	pod   *pod      // the pod that is pinned to it
 	owner types.UID // reserved for a pod that this owner has yet to create
 	until time.Time // end of the reservation for an owner
+	// deployment is the Deployment whose next pod may have it as well, of whatever ReplicaSet; empty: only the owner's.
+	deployment string
 	// leaving is the node whose pods will be replaced here; empty: the slot is for pods that are about to be created anyway.
 	leaving string
 	// early: the drain of that node has not begun, and the slot is not for the owner's next pods yet. Demand may get it (see Reserve).
@@ -160,6 +165,7 @@ func New() *Ledger {
 		classes:  map[capacity.ClassKey]*class{},
 		assumed:  map[string]map[types.UID]Room{},
 		held:     map[types.UID]int{},
+		surges:   map[string]int{},
 	}
 }
 

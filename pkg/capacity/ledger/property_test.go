@@ -213,7 +213,9 @@ func (w *world) step() string {
 		case 2:
 			w.l.Extend("old-1", w.now.Add(time.Minute))
 			w.l.Release("old-2")
-			switch w.r.Intn(3) {
+			switch w.r.Intn(4) {
+			case 3:
+				w.l.Surge("used-1", "rs2", "d/web")
 			case 0:
 				w.l.Begin("used-1")
 			case 1:
@@ -241,7 +243,7 @@ func (w *world) step() string {
 func randomWorld(seed int64) *world {
 	w := &world{l: New(), r: rand.New(rand.NewSource(seed)), now: time.Unix(0, 0), pods: map[types.UID]*capacity.Class{},
 		claims: map[string]string{}, cached: map[string]bool{}, assumed: map[types.UID]string{}}
-	w.classes = []*capacity.Class{testClass("a", 100, 0), testClass("b", 200, 10), testClass("j", 50, 0)}
+	w.classes = []*capacity.Class{testClass("a", 100, 0), testClass("b", 200, 10), testClass("j", 50, 0), deployed("two", 200)}
 	w.classes[2].Bind, w.classes[2].ByOthers = capacity.BindRegistered, seed%2 == 0
 	for i, owner := range []types.UID{"rs1", "rs2"} {
 		w.classes[i].Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}

@@ -1,4 +1,5 @@
-package disruption
+// Package pdb answers what PodDisruptionBudgets allow, from an informer's cache. It knows neither nodes nor why somebody asks.
+package pdb
 
 import (
 	"fmt"
@@ -15,26 +16,29 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// podBudgets knows what PodDisruptionBudgets allow, as the Eviction API decides it. It is as of the last call of read.
-type podBudgets struct {
+// Budgets knows what PodDisruptionBudgets allow, as the Eviction API decides it. It is as of the last call of Read.
+type Budgets struct {
 	lister      policylisters.PodDisruptionBudgetLister
 	byNamespace map[string]*namespaceBudgets
 	version     int
 }
 
+// New returns the budgets that a lister knows. Read them before anything else.
+func New(lister policylisters.PodDisruptionBudgetLister) *Budgets { return &Budgets{lister: lister} }
+
 // namespaceBudgets are the PodDisruptionBudgets of a namespace, by name. version changes when there are others, or others' specs.
 type namespaceBudgets struct {
-	all     []*podBudget
+	all     []*budget
 	version int
 }
 
-type podBudget struct {
+type budget struct {
 	*policyv1.PodDisruptionBudget
 	selector labels.Selector
 }
 
-// read takes over what the informer knows now.
-func (b *podBudgets) read() error {
+// Read takes over what the informer knows now.
+func (b *Budgets) Read() error {
 	list, err := b.lister.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing PodDisruptionBudgets: %w", err)
@@ -47,11 +51,11 @@ func (b *podBudgets) read() error {
 			in = &namespaceBudgets{}
 			next[pdb.Namespace] = in
 		}
-		in.all = append(in.all, &podBudget{PodDisruptionBudget: pdb})
+		in.all = append(in.all, &budget{PodDisruptionBudget: pdb})
 	}
 	for name, in := range next {
 		old := b.byNamespace[name]
-		if old != nil && slices.EqualFunc(old.all, in.all, func(x, y *podBudget) bool { return x.UID == y.UID && x.Generation == y.Generation }) {
+		if old != nil && slices.EqualFunc(old.all, in.all, func(x, y *budget) bool { return x.UID == y.UID && x.Generation == y.Generation }) {
 			in.version = old.version
 			for i := range in.all {
 				in.all[i].selector = old.all[i].selector
@@ -70,8 +74,8 @@ func (b *podBudgets) read() error {
 	return nil
 }
 
-// covering returns the positions of the budgets that select a pod among those of its namespace, with the version that this holds for.
-func (b *podBudgets) covering(p *corev1.Pod) (at []int32, version int) {
+// Covering returns the positions of the budgets that select a pod among those of its namespace, with the version that this holds for.
+func (b *Budgets) Covering(p *corev1.Pod) (at []int32, version int) {
 	in := b.byNamespace[p.Namespace]
 	if in == nil {
 		return nil, 0
@@ -85,16 +89,16 @@ func (b *podBudgets) covering(p *corev1.Pod) (at []int32, version int) {
 	return at, in.version
 }
 
-// versionOf returns the present version of a namespace's budgets.
-func (b *podBudgets) versionOf(namespace string) int {
+// VersionOf returns the present version of a namespace's budgets.
+func (b *Budgets) VersionOf(namespace string) int {
 	if in := b.byNamespace[namespace]; in != nil {
 		return in.version
 	}
 	return 0
 }
 
-// blocking returns the name of a budget that allows no eviction of the pod now; empty: none. at is what covering has returned.
-func (b *podBudgets) blocking(p *corev1.Pod, at []int32) string {
+// Blocking returns the name of a budget that allows no eviction of the pod now; empty: none. at is what Covering has returned.
+func (b *Budgets) Blocking(p *corev1.Pod, at []int32) string {
 	if len(at) == 0 || p.Status.Phase == corev1.PodPending || objects.Ended(p) || pods.Terminating(p) {
 		return ""
 	}
@@ -115,8 +119,8 @@ func (b *podBudgets) blocking(p *corev1.Pod, at []int32) string {
 	return ""
 }
 
-// allowance returns how many pods the first of the budgets lets go at the same time, with its name; without budgets: no name.
-func (b *podBudgets) allowance(p *corev1.Pod, at []int32) (name string, n int) {
+// Allowance returns how many pods the first of the budgets lets go at the same time, with its name; without budgets: no name.
+func (b *Budgets) Allowance(p *corev1.Pod, at []int32) (name string, n int) {
 	if len(at) == 0 {
 		return "", 0
 	}

@@ -1,0 +1,74 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// Surge records that a Deployment is about to replace an owner's pods on a node by pods of another ReplicaSet, before these end: what Reserve
+// has reserved for the owner's pods of that node is for the Deployment's next pods from now on, of whatever ReplicaSet and class. The labels
+// of such a pod are others, so its class is, too; it needs as much as the pod that it replaces.
+func (l *Ledger) Surge(leaving string, owner types.UID, deployment string) {
+	for _, s := range l.heldFor(leaving) {
+		if s.owner == owner && s.deployment == "" && deployment != "" {
+			s.early, s.deployment = false, deployment
+			l.surges[deployment]++
+		}
+	}
+}
+
+// reservedFor returns a slot that is reserved for the next pod of the class's Deployment, a ready one if possible, or nil.
+func (l *Ledger) reservedFor(c *capacity.Class, deployment string) *slot {
+	if deployment == "" || l.surges[deployment] == 0 {
+		return nil
+	}
+	var found []*slot
+	for _, n := range l.nodes {
+		for _, s := range n.slots {
+			if s.deployment == deployment && maps.Equal(s.class.Requests, c.Requests) && !n.fenced {
+				found = append(found, s)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return slices.MinFunc(found, func(a, b *slot) int {
+		if a.ready != b.ready {
+			if a.ready {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.order, b.order)
+	})
+}
+
+// reclassed returns a slot that takes the place of one of another class.
+func (l *Ledger) reclassed(old *slot, c *class) *slot {
+	if old.class == c {
+		return old
+	}
+	l.seq++
+	s := l.book(c, old.node, nil, l.seq)
+	s.ready = s.node.waits(c.Class) == nil
+	l.hold(s, old.owner)
+	freed := l.freed
+	l.drop(old)
+	l.freed = freed // the place is still taken
+	l.forget(old.class)
+	return s
+}
+
+func deploymentOf(c *capacity.Class) string {
+	if c.Pod == nil {
+		return ""
+	}
+	return objects.DeploymentOf(c.Pod)
+}

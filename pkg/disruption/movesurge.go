@@ -1,0 +1,146 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// surging are the pods of a move that leave by a roll-out of their Deployments, before the others are evicted.
+type surging struct {
+	since time.Time // when the Deployments were restarted; zero: they weren't
+	pods  map[types.UID]types.NamespacedName
+	over  bool // all of these pods have gone
+}
+
+func (s *surging) begun() bool { return !s.since.IsZero() }
+
+// errSurging is why a move doesn't begin to drain whose pods are being replaced by a roll-out.
+var errSurging = errors.New("it is being replaced by a roll-out")
+
+// surge has the Deployments that ask for it replace their pods of a move's nodes, once. missing and err are as begin's; neither: there is
+// nothing to wait for. bound are all pods on the nodes, now those for which there is capacity.
+func (v *moves) surge(ctx context.Context, mv *move, bound []*corev1.Pod, leaving map[string][]*corev1.Pod, now time.Time) (missing, err error) {
+	if mv.surging.begun() {
+		return nil, nil
+	}
+	asking := map[types.UID]types.NamespacedName{}
+	for _, k := range v.rules.look(bound) {
+		switch ask := v.rules.surge(k, now); {
+		case ask == nil:
+		case ask.Err == nil:
+			asking[k.UID] = ask.Deployment
+		case !mv.ends(k.Spec.NodeName):
+			return fmt.Errorf("a roll-out of Deployment %s: %w", ask.Deployment, ask.Err), nil
+		}
+	}
+	var going []*corev1.Pod
+	for _, all := range leaving {
+		for _, p := range all {
+			if asking[p.UID].Name != "" {
+				going = append(going, p)
+			}
+		}
+	}
+	if len(going) == 0 {
+		return nil, nil
+	}
+	if err := v.planner.Surge(mv.Key, leaving, going); err != nil {
+		return nil, err
+	}
+	mv.begun, mv.surging.since, mv.surging.pods = true, now, map[types.UID]types.NamespacedName{}
+	for _, p := range going {
+		mv.surging.pods[p.UID] = asking[p.UID]
+	}
+	for _, name := range mv.surging.deployments() {
+		d, err := v.rules.surges.Restart(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+		v.recorder.Eventf(d, nil, corev1.EventTypeNormal, reasonSurge, "Disrupt", "Restarted, because %s: capacity for the new pods is reserved, and pods of node %s end when they are available",
+			dueText(&mv.Due, mv.sources[0].candidate), strings.Join(mv.Nodes, ", "))
+		klog.FromContext(ctx).V(2).Info("Restarted a Deployment to move its pods", "deployment", name, "move", mv.Key, "nodes", mv.Nodes)
+	}
+	return errSurging, nil
+}
+
+// ends reports whether a node of the move is drained even if its pods may not be evicted.
+func (mv *move) ends(node string) bool {
+	return mv.drifted() && slices.ContainsFunc(mv.sources, func(src *source) bool { return src.node.Name == node && hasDeadline(src.candidate) })
+}
+
+// without returns the pods that don't leave by a roll-out.
+func (s *surging) without(bound []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(bound), func(p *corev1.Pod) bool { return s.pods[p.UID].Name != "" })
+}
+
+// surged returns what the roll-outs of a move have not replaced yet; nil: nothing is left, or what is left is evicted, since its node is drained in any
+// case.
+func (v *moves) surged(mv *move, bound []*corev1.Pod, now time.Time) (missing error) {
+	if !mv.surging.begun() || mv.surging.over {
+		return nil
+	}
+	late := false
+	for _, p := range bound {
+		of, yes := mv.surging.pods[p.UID]
+		switch {
+		case !yes || objects.Ended(p) || pods.Terminating(p):
+		case now.Sub(mv.surging.since) >= moveTimeout && mv.ends(p.Spec.NodeName):
+			late = true
+		default:
+			return fmt.Errorf("pod %s is still there: %w of Deployment %s", klog.KObj(p), errSurging, of)
+		}
+	}
+	if late {
+		v.failSurge(mv, errors.New("they are evicted, because the NodeClaim has a terminationGracePeriod"))
+		mv.surging.over = true
+		return nil
+	}
+	mv.surging.over = true
+	for _, of := range mv.surging.deployments() {
+		v.rules.surges.Ended(of, true)
+	}
+	return nil
+}
+
+// deployments returns the Deployments of the pods, sorted.
+func (s *surging) deployments() []types.NamespacedName {
+	return slices.Compact(slices.SortedFunc(maps.Values(s.pods), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }))
+}
+
+// failSurge says on the Deployments that a roll-out didn't move their pods in time.
+func (v *moves) failSurge(mv *move, why error) {
+	if !mv.surging.begun() || mv.surging.over {
+		return
+	}
+	for _, name := range mv.surging.deployments() {
+		v.rules.surges.Ended(name, false)
+		d := &metav1.PartialObjectMetadata{}
+		d.Namespace, d.Name = name.Namespace, name.Name
+		d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+		v.recorder.Eventf(d, nil, corev1.EventTypeWarning, reasonSurgeGivenUp, "Disrupt", "The roll-out didn't move the pods off their node in time: %v", why)
+	}
+}
+
+// surge returns the request to move a pod by a roll-out; nil: it is evicted.
+func (r *podRules) surge(k *knownPod, now time.Time) *surge.Request {
+	if r.surges == nil || !pods.Evictable(k.Pod, now) || pods.Cost(k.Pod) <= 0 {
+		return nil
+	}
+	return r.surges.Of(k.Pod, r.budgets.Blocking(k.Pod, k.covering) != "")
+}
