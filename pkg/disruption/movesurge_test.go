@@ -205,7 +205,7 @@ func TestNodesKeptForTheRight(t *testing.T) {
 		pdb, may bool
 		want     string
 	}{
-		{"a single replica", 1, false, false, "Surge: Deployment default/web asks to be moved by a roll-out (annotation dovetail.sh/move), for pod default/web: Dovetail may not patch Deployments: the role dovetail-surge isn't bound"},
+		{"a single replica", 1, false, false, "Surge: Deployment default/web asks to be moved by a roll-out (annotation dovetail.sh/move), for pod default/web: the role dovetail-surge isn't bound, so Dovetail may not patch Deployments"},
 		{"several replicas without budget", 2, false, false, ""},
 		{"several replicas with a budget", 2, true, false, "Surge: Deployment default/web asks"},
 		{"a single replica with the right", 1, false, true, ""},

@@ -26,9 +26,9 @@ const Role = "dovetail-surge"
 const reviewEvery = 3 * time.Minute
 
 var (
-	errNoRight = errors.New("Dovetail may not patch Deployments: the role " + Role + " isn't bound")
+	errNoRight = errors.New("the role " + Role + " isn't bound, so Dovetail may not patch Deployments")
 	errUnknown = errors.New("it isn't known yet whether Dovetail may patch Deployments (role " + Role + ")")
-	errReading = errors.New("Deployments have not been read yet")
+	errReading = errors.New("its Deployment has not been read yet")
 )
 
 // Right knows whether Dovetail may patch Deployments, and the Deployments if it may. Nothing is asked and watched before a pod asks for a
