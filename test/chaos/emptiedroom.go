@@ -51,6 +51,9 @@ func allowedBy(budgets []karpv1.Budget, nodes int, reason karpv1.DisruptionReaso
 	return least
 }
 
+// nodeGrace is how long a Node may be Ready after its kubelet was last heard of: kube-controller-manager's --node-monitor-grace-period.
+const nodeGrace = 50 * time.Second
+
 // room judges whether all pods that have to move fit, when a claim is deleted (I1).
 func (e *emptyings) room(m *moment, r *emptied, behind time.Duration, together bool) {
 	r.moving = e.toMove(m, r)
@@ -67,10 +70,15 @@ func (e *emptyings) room(m *moment, r *emptied, behind time.Duration, together b
 	r.others = there
 	names := resourcesOf(r.moving)
 	got := place(r.moving, freeOn(good, there, names), names)
-	// What the product has seen may be a little older: it may count on nodes that have been lost since.
+	// What the product has seen may be a little older: it may count on nodes that have been lost since. A Node stays Ready for a while when
+	// its instance is gone.
 	before := slices.Clone(good)
 	for name, was := range e.asOf {
-		if name != r.node.Name && !slices.Contains(r.receivers, name) && m.at.Sub(was.at) <= behind && !disruptedNow(m, name) {
+		unnoticed := behind
+		if n := m.nodes[name]; n != nil && nodeReady(n) {
+			unnoticed += nodeGrace
+		}
+		if name != r.node.Name && !slices.Contains(r.receivers, name) && m.at.Sub(was.at) <= unnoticed && !disruptedNow(m, name) {
 			before = append(before, was.node)
 		}
 	}
