@@ -39,7 +39,8 @@ func (g *generator) cut() {
 	}
 }
 
-// AfterCut returns how many pods each application has after the cut.
+// AfterCut returns how many pods each application has after the cut. Gangs are left out: a Job creates pods that were evicted anew after a
+// back-off, which may take longer than a world waits.
 func (w *World) AfterCut() map[string]int {
 	out := w.Pods()
 	for name, n := range w.Cut.Scale {
@@ -47,6 +48,10 @@ func (w *World) AfterCut() map[string]int {
 			panic(fmt.Sprintf("%s is cut and doesn't exist", name))
 		}
 		out[name] = int(n)
+	}
+	for gang := range w.Gangs {
+		delete(out, gang+leaders)
+		delete(out, gang+workers)
 	}
 	return out
 }
