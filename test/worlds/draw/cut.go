@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 )
 
 // Cut is how a world becomes smaller once everything runs, and how many nodes may then be emptied at a time.
@@ -39,8 +40,8 @@ func (g *generator) cut() {
 	}
 }
 
-// AfterCut returns how many pods each application has after the cut. Gangs are left out: a Job creates pods that were evicted anew after a
-// back-off, which may take longer than a world waits.
+// AfterCut returns how many pods each application has after the cut. Jobs are left out: they create pods that were evicted anew after a
+// back-off, which may take longer than a world waits, or count them as failures.
 func (w *World) AfterCut() map[string]int {
 	out := w.Pods()
 	for name, n := range w.Cut.Scale {
@@ -49,9 +50,12 @@ func (w *World) AfterCut() map[string]int {
 		}
 		out[name] = int(n)
 	}
-	for gang := range w.Gangs {
-		delete(out, gang+leaders)
-		delete(out, gang+workers)
+	for _, burst := range w.Bursts {
+		for _, o := range burst.Objects {
+			if job, ok := o.(*batchv1.Job); ok {
+				delete(out, job.Name)
+			}
+		}
 	}
 	return out
 }

@@ -15,24 +15,21 @@ import (
 // GangLabel is the label with the name of a pod's group.
 const GangLabel = "scheduling.x-k8s.io/pod-group"
 
-// The names of a gang's Jobs end so.
-const leaders, workers = "-leader", "-worker"
-
 // gang draws workers and their leader, with different requests, that start together or not at all.
 func (g *generator) gang() []client.Object {
 	name := fmt.Sprintf("gang-%d", len(g.w.Gangs))
-	n := int32(g.between(2, max(2, g.size.Replicas/2)))
-	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(n + 1)}}}
+	workers := int32(g.between(2, max(2, g.size.Replicas/2)))
+	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(workers + 1)}}}
 	group.SetGroupVersionKind(schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"})
 	group.SetNamespace(g.w.Namespace)
 	group.SetName(name)
-	g.w.Gangs[name] = int(n) + 1
+	g.w.Gangs[name] = int(workers) + 1
 	zone := ""
 	if g.maybe(0.3) {
 		zone = pick(g, zones...)
 	}
-	g.tell("%s of 1 and %d", name, n)
-	return []client.Object{group, g.members(name, name+leaders, 1, zone), g.members(name, name+workers, n, zone)}
+	g.tell("%s of 1 and %d", name, workers)
+	return []client.Object{group, g.members(name, name+"-leader", 1, zone), g.members(name, name+"-worker", workers, zone)}
 }
 
 // members returns the pods of a gang that have the same requests.
