@@ -12,6 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/record"
+	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
 
 // hold waits for a time in which no node may be replaced, and judges every write of that time.
@@ -38,7 +39,7 @@ func (s *system) hold(ctx context.Context, d time.Duration) error {
 		if err := s.failed(); err != nil {
 			return err
 		}
-		say("  %s left", time.Until(end).Round(time.Second))
+		standalone.Say("  %s left", time.Until(end).Round(time.Second))
 	}
 	after, err := s.recording.Events(ctx)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *system) hold(ctx context.Context, d time.Duration) error {
 		s.fault("%d claims, %d nodes and %d instances have become %d, %d and %d; %d claims are new, %d are gone", len(began.claims), len(began.nodes), len(began.instances),
 			len(ended.claims), len(ended.nodes), len(ended.instances), new, gone)
 	}
-	say("  %s: %d writes of claims and nodes, %d claims new, %d gone; %s", d, len(after)-len(before), new, gone, ended.conditions())
+	standalone.Say("  %s: %d writes of claims and nodes, %d claims new, %d gone; %s", d, len(after)-len(before), new, gone, ended.conditions())
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
 
 // state is what the API server and EC2 have at a moment.
@@ -189,7 +190,7 @@ func (s *system) settled(ctx context.Context, n int) (*state, error) {
 			return st, nil
 		}
 		if time.Since(said) >= 15*time.Second {
-			say("  waiting for %d nodes: %s", n, missing)
+			standalone.Say("  waiting for %d nodes: %s", n, missing)
 			said = time.Now()
 		}
 		select {

@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/karpenter"
+	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
 
 // story is the list in doc.go.
@@ -22,7 +23,7 @@ func (s *system) story(ctx context.Context, hold time.Duration) error {
 	if err != nil {
 		return err
 	}
-	say("Dovetail stops, Karpenter starts")
+	standalone.Say("Dovetail stops, Karpenter starts")
 	s.Scheduler.Stop()
 	s.Scheduler = nil
 	if err := s.takeOver(ctx, ours); err != nil {
@@ -32,7 +33,7 @@ func (s *system) story(ctx context.Context, hold time.Duration) error {
 	if err != nil {
 		return err
 	}
-	say("Karpenter holds the nodes for %s", hold)
+	standalone.Say("Karpenter holds the nodes for %s", hold)
 	if err := s.hold(ctx, hold); err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func (s *system) story(ctx context.Context, hold time.Duration) error {
 	if err := s.giveBack(ctx); err != nil {
 		return err
 	}
-	say("Dovetail holds the nodes for %s", hold/10)
+	standalone.Say("Dovetail holds the nodes for %s", hold/10)
 	if err := s.hold(ctx, hold/10); err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (s *system) story(ctx context.Context, hold time.Duration) error {
 
 // launch lets Dovetail launch the nodes.
 func (s *system) launch(ctx context.Context) (*state, error) {
-	say("starting dovetail-scheduler")
+	standalone.Say("starting dovetail-scheduler")
 	if err := s.StartScheduler(ctx); err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (s *system) launch(ctx context.Context) (*state, error) {
 	}
 	st, err := s.settled(ctx, n)
 	if err == nil {
-		say("Dovetail has launched %d nodes, of %d instance types", len(st.nodes), len(instanceTypes(st)))
+		standalone.Say("Dovetail has launched %d nodes, of %d instance types", len(st.nodes), len(instanceTypes(st)))
 	}
 	return st, err
 }
@@ -98,7 +99,7 @@ func (s *system) takeOver(ctx context.Context, before *state) error {
 	}); err != nil {
 		return err
 	}
-	say("Karpenter's metrics count %s", counts)
+	standalone.Say("Karpenter's metrics count %s", counts)
 	st, err := s.settled(ctx, n)
 	if err != nil {
 		return err
@@ -115,7 +116,7 @@ func claimsReady(m karpenter.Metrics) int {
 
 // karpenterActs lets Karpenter launch a node for a new pod, and end a node that has become empty. It returns the claim of the new node.
 func (s *system) karpenterActs(ctx context.Context, before *state) (*karpv1.NodeClaim, error) {
-	say("a pod comes that fits on no node")
+	standalone.Say("a pod comes that fits on no node")
 	late := app{"late", "web", corev1.DefaultSchedulerName, 1, "6500m", "8Gi"}
 	if err := s.Create(ctx, late.deployment()); err != nil {
 		return nil, err
@@ -131,8 +132,8 @@ func (s *system) karpenterActs(ctx context.Context, before *state) (*karpv1.Node
 	if len(theirs) != 1 {
 		return nil, fmt.Errorf("%d claims are new instead of one", len(theirs))
 	}
-	say("Karpenter has launched %s (%s)", theirs[0].Name, theirs[0].Labels[corev1.LabelInstanceTypeStable])
-	say("one of our nodes becomes empty")
+	standalone.Say("Karpenter has launched %s (%s)", theirs[0].Name, theirs[0].Labels[corev1.LabelInstanceTypeStable])
+	standalone.Say("one of our nodes becomes empty")
 	if err := s.scale(ctx, apps[0].name, int(apps[0].pods)-1); err != nil {
 		return nil, err
 	}
@@ -144,20 +145,20 @@ func (s *system) karpenterActs(ctx context.Context, before *state) (*karpv1.Node
 	if len(gone) != 1 || len(st.without(grown)) > 0 || gone[0].Labels[karpv1.NodePoolLabelKey] != apps[0].pool || gone[0].UID == theirs[0].UID {
 		return nil, fmt.Errorf("%d claims have gone instead of the one whose pod was deleted", len(gone))
 	}
-	say("Karpenter has ended %s", gone[0].Name)
+	standalone.Say("Karpenter has ended %s", gone[0].Name)
 	return theirs[0], nil
 }
 
 // giveBack starts Dovetail beside Karpenter, and stops Karpenter once Dovetail has seen it.
 func (s *system) giveBack(ctx context.Context) error {
-	say("Dovetail starts beside Karpenter")
+	standalone.Say("Dovetail starts beside Karpenter")
 	if err := s.StartScheduler(ctx); err != nil {
 		return err
 	}
 	if err := s.poolEvent(ctx, "HeldBack"); err != nil {
 		return err
 	}
-	say("Dovetail is paused, as long as Karpenter leads; Karpenter stops")
+	standalone.Say("Dovetail is paused, as long as Karpenter leads; Karpenter stops")
 	stopped := time.Now()
 	if !s.karpenter.Stop(30 * time.Second) {
 		s.fault("Karpenter has not stopped within 30 seconds")
@@ -166,7 +167,7 @@ func (s *system) giveBack(ctx context.Context) error {
 	if err := s.poolEvent(ctx, "Resumed"); err != nil {
 		return err
 	}
-	say("Dovetail has resumed after %s", time.Since(stopped).Round(time.Second))
+	standalone.Say("Dovetail has resumed after %s", time.Since(stopped).Round(time.Second))
 	return nil
 }
 
@@ -193,7 +194,7 @@ func (s *system) dovetailActs(ctx context.Context, theirs *karpv1.NodeClaim) err
 	if err != nil {
 		return err
 	}
-	say("a pod comes that fits on no node")
+	standalone.Say("a pod comes that fits on no node")
 	later := app{"later", "web", corev1.DefaultSchedulerName, 1, "6500m", "8Gi"}
 	if err := s.Create(ctx, later.deployment()); err != nil {
 		return err
@@ -205,7 +206,7 @@ func (s *system) dovetailActs(ctx context.Context, theirs *karpv1.NodeClaim) err
 	if lost := before.without(grown); len(lost) > 0 {
 		s.fault("%d claims were lost", len(lost))
 	}
-	say("Dovetail has launched %s; the node that Karpenter has launched becomes empty", grown.without(before)[0].Name)
+	standalone.Say("Dovetail has launched %s; the node that Karpenter has launched becomes empty", grown.without(before)[0].Name)
 	if err := s.scale(ctx, "late", 0); err != nil {
 		return err
 	}
@@ -216,7 +217,7 @@ func (s *system) dovetailActs(ctx context.Context, theirs *karpv1.NodeClaim) err
 	if gone := grown.without(st); len(gone) != 1 || gone[0].UID != theirs.UID {
 		s.fault("the claims %v have gone, not %s", gone, theirs.Name)
 	}
-	say("Dovetail has ended %s", theirs.Name)
+	standalone.Say("Dovetail has ended %s", theirs.Name)
 	return nil
 }
 
@@ -246,7 +247,7 @@ func (s *system) reportKarpenter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	say("  Karpenter's metrics: %d nodes, %d claims Ready, %d Drifted; %d claims created, %d terminated, %d disrupted", m.Sum("karpenter_cluster_state_node_count"), claimsReady(m),
+	standalone.Say("  Karpenter's metrics: %d nodes, %d claims Ready, %d Drifted; %d claims created, %d terminated, %d disrupted", m.Sum("karpenter_cluster_state_node_count"), claimsReady(m),
 		m.Sum("operator_status_condition_count", `kind="NodeClaim"`, `type="Drifted"`, `status="True"`), m.Sum("karpenter_nodeclaims_created_total"),
 		m.Sum("karpenter_nodeclaims_terminated_total"), m.Sum("karpenter_nodeclaims_disrupted_total"))
 	calls, refused := map[string]int{}, map[string]int{}
@@ -259,8 +260,8 @@ func (s *system) reportKarpenter(ctx context.Context) error {
 			refused[c.Service+"."+c.Action+" "+c.Code]++
 		}
 	}
-	say("  its calls: %v", calls)
-	say("  refused: %v", refused)
+	standalone.Say("  its calls: %v", calls)
+	standalone.Say("  refused: %v", refused)
 	log, err := os.ReadFile(s.karpenter.LogPath)
 	if err != nil {
 		return fmt.Errorf("reading Karpenter's log: %w", err)
@@ -269,10 +270,10 @@ func (s *system) reportKarpenter(ctx context.Context) error {
 	for line := range strings.Lines(string(log)) {
 		if strings.Contains(line, `"level":"ERROR"`) {
 			if complaints++; complaints <= 5 {
-				say("  it has logged: %.600s", strings.TrimSpace(line))
+				standalone.Say("  it has logged: %.600s", strings.TrimSpace(line))
 			}
 		}
 	}
-	say("  errors in its log: %d", complaints)
+	standalone.Say("  errors in its log: %d", complaints)
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/karpenter"
 	"github.com/dovetail-scheduler/dovetail/test/record"
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
+	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
 
 const (
@@ -45,7 +46,7 @@ func start(ctx context.Context, dir, binary string) (*system, error) {
 		Idle:          true,
 		Objects:       objects(),
 		ProvisionArgs: map[string]any{"provisionFor": []any{corev1.DefaultSchedulerName}, "interruptionQueue": "dovetail"},
-		Progress:      func(what string) { say("starting %s", what) },
+		Progress:      func(what string) { standalone.Say("starting %s", what) },
 	})
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (s *system) start(ctx context.Context) error {
 		"profiles":         []any{map[string]any{"schedulerName": corev1.DefaultSchedulerName}},
 	}
 	config.LongLeases()
-	say("starting kube-scheduler")
+	standalone.Say("starting kube-scheduler")
 	if _, err := s.Cluster.StartScheduler(ctx, cluster.SchedulerOptions{Name: "kube-scheduler", Config: config}); err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (s *system) scale(ctx context.Context, name string, pods int) error {
 // fault notes something that is wrong; the story goes on.
 func (s *system) fault(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
-	say("WRONG: %v", err)
+	standalone.Say("WRONG: %v", err)
 	s.faults = append(s.faults, err)
 }
 

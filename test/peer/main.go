@@ -2,24 +2,21 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	model "github.com/dovetail-scheduler/dovetail/test/consolidation/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/consolidation/emulation"
+	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
 
 const (
@@ -44,44 +41,15 @@ func main() {
 	flag.BoolVar(&o.balanced, "balanced", false, "consolidation policy Balanced instead of WhenEmptyOrUnderutilized")
 	flag.BoolVar(&o.mostAllocated, "most-allocated", false, "kube-scheduler prefers the nodes with the most allocated, not those with the least")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *binary, *seed, o); err != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			fmt.Fprintln(os.Stderr, "\npeer: interrupted; everything has ended")
-			os.Exit(130)
-		}
-		fmt.Fprintln(os.Stderr, "\npeer failed:", err)
-		os.Exit(1)
-	}
+	standalone.Main("peer", func(ctx context.Context, dir string) error { return run(ctx, dir, *binary, *seed, o) })
 }
 
-// run runs the day in a temporary directory, which remains if it fails.
-func run(ctx context.Context, binary string, seed uint64, o options) (err error) {
-	dir, err := os.MkdirTemp("", "dovetail-peer-")
-	if err != nil {
-		return fmt.Errorf("making a directory for logs: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w\nlogs: %s", err, dir)
-			return
-		}
-		os.RemoveAll(dir)
-	}()
-	log, err := os.Create(filepath.Join(dir, "peer.log"))
-	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
-	}
-	defer log.Close()
-	if err := logTo(log); err != nil {
-		return err
-	}
+func run(ctx context.Context, dir, binary string, seed uint64, o options) error {
 	world, err := newWorld()
 	if err != nil {
 		return err
 	}
-	say("building what isn't built (the first time this compiles Kubernetes)")
+	standalone.Say("building what isn't built (the first time this compiles Kubernetes)")
 	for _, b := range []cluster.Binary{cluster.ControlPlane, cluster.Scheduler} {
 		if _, err := cluster.Build(ctx, b); err != nil {
 			return err
@@ -89,7 +57,7 @@ func run(ctx context.Context, binary string, seed uint64, o options) (err error)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("not done within %s", deadline))
 	defer cancel()
-	say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and Karpenter")
+	standalone.Say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and Karpenter")
 	s, err := start(ctx, dir, binary, world, o)
 	if err != nil {
 		return err
@@ -104,7 +72,7 @@ func (s *system) day(ctx context.Context, out io.Writer, seed uint64) error {
 	for i := range full {
 		full[i] = s.world.Classes[i].Count
 	}
-	say("%d pods of %d ReplicaSets arrive", sum(full), len(full))
+	standalone.Say("%d pods of %d ReplicaSets arrive", sum(full), len(full))
 	if err := s.create(ctx); err != nil {
 		return err
 	}
@@ -112,7 +80,7 @@ func (s *system) day(ctx context.Context, out io.Writer, seed uint64) error {
 		return err
 	}
 	left := lose(full, rand.New(rand.NewPCG(seed, 9)))
-	say("%d of the pods are deleted", sum(full)-sum(left))
+	standalone.Say("%d of the pods are deleted", sum(full)-sum(left))
 	if err := s.scale(ctx, left); err != nil {
 		return err
 	}
@@ -123,7 +91,7 @@ func (s *system) day(ctx context.Context, out io.Writer, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	say("Karpenter may disrupt a tenth of the nodes at a time")
+	standalone.Say("Karpenter may disrupt a tenth of the nodes at a time")
 	r := report{before: before, bound: s.world.Pack(left, boundEffort).Bound, emulated: emulate(before, s.options.balanced, seed)}
 	if r.karpenter, r.cheapest, r.done, err = s.consolidate(ctx, sum(left)); err != nil {
 		return err
@@ -149,24 +117,6 @@ func emulate(from *model.Cluster, balanced bool, seed uint64) (out []usage) {
 		out = append(out, usage{cost: c.Cost(), nodes: c.Live(), evicted: tally.Moved, commands: tally.Commands})
 	}
 	return out
-}
-
-// logTo redirects the logs of libraries, so that they don't disturb the progress output.
-func logTo(w io.Writer) error {
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
-		if err := flags.Set(name, value); err != nil {
-			return fmt.Errorf("setting up logging: %w", err)
-		}
-	}
-	klog.SetOutput(w)
-	return nil
-}
-
-// say prints one line of progress.
-func say(format string, args ...any) {
-	fmt.Printf("%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
 }
 
 func sum(counts []int) (total int) {

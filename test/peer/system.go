@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	model "github.com/dovetail-scheduler/dovetail/test/consolidation/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/karpenter"
+	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
 
 const nodeClass = `
@@ -230,7 +231,7 @@ func (s *system) each(ctx context.Context, f func(nodes []*corev1.Node, pods []*
 func (s *system) settle(ctx context.Context, want int) error {
 	return s.each(ctx, func(nodes []*corev1.Node, pods []*corev1.Pod, now bool) (bool, error) {
 		if now {
-			say("%d pods and %d nodes", len(pods), len(nodes))
+			standalone.Say("%d pods and %d nodes", len(pods), len(nodes))
 		}
 		return atRest(nodes, pods, want) && s.seen.still() >= rest, nil
 	})
@@ -259,7 +260,7 @@ func (s *system) consolidate(ctx context.Context, want int) (all, cheapest usage
 			cheapest = u
 		}
 		if now {
-			say("%d nodes for %.2f $/h, %d evictions, %d commands, nothing has changed for %s", u.nodes, u.cost, u.evicted, u.commands, s.seen.still().Round(time.Second))
+			standalone.Say("%d nodes for %.2f $/h, %d evictions, %d commands, nothing has changed for %s", u.nodes, u.cost, u.evicted, u.commands, s.seen.still().Round(time.Second))
 		}
 		done = calm && s.seen.still() >= quiet
 		return done || time.Since(began) >= atMost, nil

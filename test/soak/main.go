@@ -3,16 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
-	"time"
 
-	"k8s.io/klog/v2"
+	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
 
 func main() {
@@ -21,39 +15,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, set); err != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			fmt.Fprintln(os.Stderr, "\nsoak: interrupted; everything has ended")
-			os.Exit(130)
-		}
-		fmt.Fprintln(os.Stderr, "\nsoak failed:", err)
-		os.Exit(1)
-	}
+	standalone.Main("soak", func(ctx context.Context, dir string) error { return run(ctx, dir, set) })
 }
 
 // run runs the three parts and prints the table; it returns an error if one of them fails.
-func run(ctx context.Context, set settings) (err error) {
-	dir, err := os.MkdirTemp("", "dovetail-soak-")
-	if err != nil {
-		return fmt.Errorf("making a directory for logs: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w\nlogs: %s", err, dir)
-			return
-		}
-		os.RemoveAll(dir)
-	}()
-	log, err := os.Create(filepath.Join(dir, "soak.log"))
-	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
-	}
-	defer log.Close()
-	if err := logTo(log); err != nil {
-		return err
-	}
+func run(ctx context.Context, dir string, set settings) error {
 	s, err := begin(ctx, set, dir)
 	if err != nil {
 		return err
@@ -75,22 +41,4 @@ func run(ctx context.Context, set settings) (err error) {
 		fmt.Println("\nall of it holds")
 	}
 	return errors.Join(problems...)
-}
-
-// logTo redirects the logs of libraries, the simulator and its kubelets, so that they don't disturb the progress output.
-func logTo(w io.Writer) error {
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
-		if err := flags.Set(name, value); err != nil {
-			return fmt.Errorf("setting up logging: %w", err)
-		}
-	}
-	klog.SetOutput(w)
-	return nil
-}
-
-// say prints one line of progress.
-func say(format string, args ...any) {
-	fmt.Printf("%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
 }

@@ -9,12 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
+	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
 
 // part puts a load on a scheduler for the given time and samples the scheduler meanwhile.
 func (s *system) part(ctx context.Context, scheduler *cluster.SchedulerProcess, p part, lasts time.Duration, l *load) (part, error) {
 	l.kube, l.life = s.kube, s.set.podLife()
-	say("%s: %g pods per second for %s, each for %s", p.name, l.perSec, lasts, l.life)
+	standalone.Say("%s: %g pods per second for %s, each for %s", p.name, l.perSec, lasts, l.life)
 	first, err := look(ctx, scheduler)
 	if err != nil {
 		return p, err
@@ -45,7 +46,7 @@ func (s *system) part(ctx context.Context, scheduler *cluster.SchedulerProcess, 
 		p.samples = append(p.samples, now)
 		if time.Since(said) >= 30*time.Second {
 			said = time.Now()
-			say("%s: %d pods created, %.0f scheduled; heap %s, resident %s, %.0f goroutines, %.2f requests per pod", p.name, l.created.Load(),
+			standalone.Say("%s: %d pods created, %.0f scheduled; heap %s, resident %s, %.0f goroutines, %.2f requests per pod", p.name, l.created.Load(),
 				now.scheduled-first.scheduled, mib(now.heap), mib(now.rss), now.goroutines,
 				(now.allRequests()-first.allRequests())/max(1, now.scheduled-first.scheduled))
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
+	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
 
 const (
@@ -41,7 +42,7 @@ type system struct {
 
 // begin starts everything but a scheduler.
 func begin(ctx context.Context, set settings, dir string) (*system, error) {
-	say("building what isn't built (the first time this compiles Kubernetes)")
+	standalone.Say("building what isn't built (the first time this compiles Kubernetes)")
 	for _, b := range []cluster.Binary{cluster.ControlPlane, cluster.Scheduler} {
 		if _, err := cluster.Build(ctx, b); err != nil {
 			return nil, err
@@ -55,7 +56,7 @@ func begin(ctx context.Context, set settings, dir string) (*system, error) {
 		Cluster: cluster.Options{Dir: dir, ControllerManager: true, ControllerManagerArgs: []string{
 			// Only the controllers that affect nodes and their pods, and the one for ServiceAccounts, which pods need.
 			"--controllers=node-lifecycle-controller,pod-garbage-collector-controller,serviceaccount-controller"}},
-		EC2: ec2.Config{Seed: 1, Speed: speed}, Idle: true, Progress: func(what string) { say("starting %s", what) },
+		EC2: ec2.Config{Seed: 1, Speed: speed}, Idle: true, Progress: func(what string) { standalone.Say("starting %s", what) },
 		Objects: []client.Object{
 			sandbox.NodeClass("default"),
 			sandbox.NodePool("static", small, func(p *karpv1.NodePool) { p.Spec.Replicas = &none }),
@@ -151,6 +152,6 @@ func (s *system) grow(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	say("%d nodes are there", n)
+	standalone.Say("%d nodes are there", n)
 	return nil
 }
