@@ -15,7 +15,15 @@ import (
 
 // What the world does as the scheduler and the API server.
 
-func (w *world) Refresh(context.Context) error { return nil }
+func (w *world) Refresh(context.Context) error {
+	w.mu.Lock()
+	f := w.during["Refresh"]
+	w.mu.Unlock()
+	if f != nil {
+		f()
+	}
+	return nil
+}
 func (w *world) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()

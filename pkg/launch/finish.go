@@ -45,9 +45,10 @@ const reasonInstanceLost = "InstanceLost"
 //  1. Record the instance on the claim at once, as the launch call returned it: from here on it has an owner.
 //  2. Wait until the cloud shows the instance with its name and address: a cloud-controller-manager deletes a Node whose
 //     instance it can't see.
-//  3. Type and zone are known now: ask the real filters once more, and plan pods anew that don't pass.
-//  4. Record the name, create the Node, and tell the ledger which name it will have. Where that name is not known yet, the
-//     kubelet creates its own Node, and the ledger learns the name when it has registered (ClaimNamed).
+//  3. Tell the ledger which name the Node will have. Where that name is not known yet, the kubelet creates its own Node, and the ledger
+//     learns the name when it has registered (ClaimNamed).
+//  4. Type and zone are known now: ask the real filters once more, and plan pods anew that don't pass.
+//  5. Create the Node, and record its name on the claim.
 //
 // After a panic the claim and its instance are left to the kubelet, which creates its own Node, and to the lifecycle controller.
 func (f *finisher) finish(ctx context.Context, by provisioning.Requester, c *capacity.Claim, inst capacity.Instance, labels map[string]string) {
@@ -102,12 +103,15 @@ func (f *finisher) finishNode(ctx context.Context, by provisioning.Requester, c 
 		return // the lifecycle controller ends the recorded instance with the claim
 	}
 	node := f.nodes.NodeFor(c, inst, nil)
+	if !inst.NameUnsure {
+		// Before the filters, which may have many nodes to look at first: a kubelet may be faster.
+		f.tracker.named(c.Name, node.Name, node.Spec.ProviderID)
+	}
 	f.refilter(ctx, c, node)
 	if inst.NameUnsure {
 		logger.V(2).Info("The node's name is not known before its kubelet registers; no Node is created ahead", "nodeClaim", c.Name, "instance", inst.ID)
 		return
 	}
-	f.tracker.named(c.Name, node.Name, node.Spec.ProviderID)
 	if !f.createNode(ctx, by, c, node) {
 		return
 	}
@@ -235,14 +239,21 @@ func (f *finisher) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.
 }
 
 // refilter verifies the planned placements once more, on the node with its actual type and zone.
+//
+// A kubelet can be faster: its Node is there then, and pods are being placed on it. The snapshot counts such a pod, so the reservation that
+// it has used is no longer looked at, be it used before the snapshot is made or until the filters have answered.
 func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
-	var slots []capacity.Slot
-	f.reservations.Read(func(l ledger.Reader) { slots = l.Slots(c.Name) })
+	f.snapshot.mu.Lock()
+	defer f.snapshot.mu.Unlock()
+	if err := f.snapshot.world.Refresh(ctx); err != nil {
+		return // the filters run again in each pod's own scheduling cycle
+	}
 	ready := node.DeepCopy()
 	ready.Spec.Taints = c.Taints
 	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	t := capacity.Trial{Nodes: []capacity.TrialNode{{Node: ready}}}
 	var refs []capacity.PodRef
+	slots, reserved := f.reserved(c.Name)
 	for _, s := range slots {
 		pod := f.pending.Get(s.Pod.UID)
 		if pod == nil || s.Group != "" {
@@ -254,13 +265,11 @@ func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1
 	if len(t.Steps) == 0 {
 		return
 	}
-	f.snapshot.mu.Lock()
-	defer f.snapshot.mu.Unlock()
-	if err := f.snapshot.world.Refresh(ctx); err != nil {
-		return // the filters run again in each pod's own scheduling cycle
-	}
 	rejected, err := f.snapshot.world.Verify(ctx, t)
 	if err != nil {
+		return
+	}
+	if _, now := f.reserved(c.Name); len(rejected) > 0 && !maps.Equal(now, reserved) {
 		return
 	}
 	for _, r := range rejected {
@@ -271,4 +280,14 @@ func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1
 			l.Replan(refs[r.Step].UID, c.Name, r.Plugin+": "+r.Reason, now)
 		})
 	}
+}
+
+// reserved returns the reservations on a claim's node that no pod has used yet, and their number by class.
+func (f *finisher) reserved(claim string) (slots []capacity.Slot, number map[capacity.ClassKey]int) {
+	f.reservations.Read(func(l ledger.Reader) { slots = l.Slots(claim) })
+	number = map[capacity.ClassKey]int{}
+	for _, s := range slots {
+		number[s.Class]++
+	}
+	return slots, number
 }

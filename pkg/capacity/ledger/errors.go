@@ -16,6 +16,7 @@ var (
 	errElsewhere   = errors.New("capacity is reserved for the pod on another node")
 	errLate        = errors.New("the node has not registered in time")
 	errNotLaunched = errors.New("its node is being launched")
+	errUnclaimed   = errors.New("its node has not registered yet, and the NodeClaim that it belongs to isn't known")
 	// ErrApart: the pod must not share the node with a pod that is planned there.
 	ErrApart = errors.New("anti-affinity to a pod planned for the node")
 )

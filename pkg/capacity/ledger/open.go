@@ -19,6 +19,8 @@ func (n *node) waits(c *capacity.Class) error {
 		return errRemoved
 	case !n.cached:
 		return errNotLaunched
+	case n.status.Managed && n.claim == "" && !n.status.Registered && !n.status.Initialized:
+		return errUnclaimed // its kubelet was faster than our record of the launch: what is planned for it isn't known here
 	case !n.status.Managed || n.status.Initialized:
 	case c.Bind == capacity.BindInitialized, c.Bind == capacity.BindReady && !n.status.Ready, c.Bind == capacity.BindRegistered && !n.status.Registered:
 		return notYet{c}

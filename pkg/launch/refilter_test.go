@@ -1,0 +1,81 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+)
+
+// A kubelet registers before its node is verified as launched, and the first of two pods is placed there. The scheduler's cache counts that
+// pod, so its reservation must not be counted, too: a node with room for just these two was said to refuse the second, and had failed.
+func TestANodeIsVerifiedWhilePodsComeToIt(t *testing.T) {
+	const room = 2
+	for _, tt := range []struct {
+		name    string
+		when    string // the first pod is placed; empty: never
+		refused bool   // the filters refuse both anyway
+		want    int    // pods that are said to be refused
+	}{
+		{name: "no pod has come"},
+		{name: "before the scheduler's cache is looked at", when: "Refresh"},
+		{name: "while the filters are asked", when: "Verify"},
+		{name: "no pod has come, and the filters refuse the node", refused: true, want: 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.build()
+			w.submit(2)
+			class, err := w.pending.Classes.Class(w.pod(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &capacity.Claim{Name: "c", UID: "c", Pool: "pool", Allocatable: capacity.Resources{"cpu": 1000 * room}}
+			node := w.NodeFor(c, capacity.Instance{NodeName: "n", ProviderID: "aws:///a/i-1"}, nil)
+			w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+				l.AddNode(c.Name, &capacity.Node{Name: c.Name}, nil, true, now)
+				l.Commit("plan", []capacity.Placement{{Class: class, Pod: capacity.RefOf(w.pod(0)), Node: c.Name}, {Class: class, Pod: capacity.RefOf(w.pod(1)), Node: c.Name}}, now)
+			})
+			placed := 0
+			place := func(when string) {
+				if tt.when != when {
+					return
+				}
+				w.parts.Nodes.ClaimNamed(c.Name, node.Name, node.Spec.ProviderID)
+				w.parts.Nodes.NodeCached(node)
+				if err := w.reservations.Assume(w.pod(0).UID, node.Name, false); err != nil {
+					t.Fatal(err)
+				}
+				placed++
+			}
+			w.during["Refresh"] = func() { place("Refresh") }
+			w.rejects = func(tr capacity.Trial) (out []capacity.Rejection) {
+				free := room - placed
+				place("Verify") // a filter may see it or not
+				for i := range tr.Steps {
+					if i >= min(free, room-placed) || tt.refused {
+						out = append(out, capacity.Rejection{Step: i, Plugin: "NodeResourcesFit", Reason: "Insufficient cpu"})
+					}
+				}
+				return out
+			}
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+			w.parts.finisher.refilter(klog.NewContext(t.Context(), logger), c, node)
+			said := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if got := strings.Count(said, "The filters refuse a planned pod"); got != tt.want {
+				t.Errorf("%d pods are said to be refused, want %d:\n%s", got, tt.want, said)
+			}
+			if queued := len(w.queued()); queued != tt.want {
+				t.Errorf("%d pods are planned anew, want %d", queued, tt.want)
+			}
+			if (placed == 1) != (tt.when != "") {
+				t.Errorf("%d pods were placed", placed)
+			}
+		})
+	}
+}
