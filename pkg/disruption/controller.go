@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -124,14 +125,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.queue.Store(&queue)
 	defer c.queue.Store(nil)
 
-	gone, err := c.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(before, after any) {
-			if before.(*corev1.Pod).UID != after.(*corev1.Pod).UID { // deleted and created again while the watch was interrupted
-				c.Changed()
-			}
-		},
-		DeleteFunc: func(any) { c.Changed() },
-	})
+	gone, err := c.pods.AddEventHandler(observe.Changes(func(_, after *corev1.Pod) {
+		if after == nil {
+			c.Changed()
+		}
+	}))
 	if err != nil {
 		return fmt.Errorf("watching Pods: %w", err)
 	}

@@ -176,7 +176,7 @@ func (v *moves) dearer(s *cluster, mv *move) error {
 }
 
 // impossible returns why a move that has not begun can't be made any more.
-func (v *moves) impossible(mv *move, now time.Time) error {
+func (v *moves) impossible(mv *move) error {
 	for _, src := range mv.sources {
 		switch {
 		case src.gone || src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()]:

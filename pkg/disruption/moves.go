@@ -229,7 +229,7 @@ func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due,
 	}
 	v.count(mv, "reserved")
 	if unknown == nil {
-		unknown = v.impossible(mv, now)
+		unknown = v.impossible(mv)
 	}
 	if unknown != nil {
 		return v.giveUp(ctx, mv, unknown)
@@ -287,7 +287,7 @@ func (v *moves) advance(ctx context.Context, s *cluster, mv *move, now time.Time
 		}
 		return v.drain(ctx, s, mv, now)
 	}
-	if err := v.impossible(mv, now); err != nil {
+	if err := v.impossible(mv); err != nil {
 		return 0, v.giveUp(ctx, mv, err)
 	}
 	missing, err := v.begin(ctx, s, mv, now)

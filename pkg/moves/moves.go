@@ -104,7 +104,7 @@ func (m *Moves) Begin(key string, now map[string][]*corev1.Pod) error {
 func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin func(*openMove, *ledger.Ledger)) (ready bool, err error) {
 	wanted := map[string]map[ledger.Successor][]*corev1.Pod{}
 	for node, pods := range now {
-		if wanted[node], err = m.successors(pods); err != nil {
+		if wanted[node], err = m.classes.Successors(pods); err != nil {
 			return false, err
 		}
 	}
@@ -153,20 +153,6 @@ func first(pods []*corev1.Pod) *corev1.Pod {
 	return slices.MinFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-}
-
-// successors returns the pods that will replace these, by owner and class.
-func (m *Moves) successors(pods []*corev1.Pod) (map[ledger.Successor][]*corev1.Pod, error) {
-	out := map[ledger.Successor][]*corev1.Pod{}
-	for _, pod := range pods {
-		next, class, err := m.classes.Successor(pod)
-		if err != nil {
-			return nil, fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
-		}
-		key := ledger.Successor{Owner: objects.Controller(pod), Class: class.Key}
-		out[key] = append(out[key], next)
-	}
-	return out, nil
 }
 
 // Missing returns the pods for whose successors no capacity is reserved, in no particular order.

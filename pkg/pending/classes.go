@@ -1,6 +1,7 @@
 package pending
 
 import (
+	"fmt"
 	"maps"
 	"sync"
 
@@ -9,8 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	listersv1 "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
@@ -142,6 +146,22 @@ func (c *Classes) Successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, erro
 	}
 	class, err := c.of(&next, facts)
 	return &next, class, err
+}
+
+// Successors returns the pods that will replace these, by owner and class. The error says why one of them, which isn't returned, has no class.
+func (c *Classes) Successors(pods []*corev1.Pod) (map[ledger.Successor][]*corev1.Pod, error) {
+	var without error
+	out := map[ledger.Successor][]*corev1.Pod{}
+	for _, pod := range pods {
+		next, class, err := c.Successor(pod)
+		if err != nil {
+			without = fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
+			continue
+		}
+		key := ledger.Successor{Owner: objects.Controller(pod), Class: class.Key}
+		out[key] = append(out[key], next)
+	}
+	return out, without
 }
 
 // some returns up to n of the pods whose classes are cached, different ones on each call.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
-	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
@@ -105,22 +104,18 @@ func (r *Replacements) Forget(node string) {
 }
 
 // successors returns the pods that will replace these, by owner and class; the error says why capacity can't be planned for one of them.
-func (r *Replacements) successors(pods []*corev1.Pod) (out map[ledger.Successor][]*corev1.Pod, err error) {
-	out = map[ledger.Successor][]*corev1.Pod{}
+func (r *Replacements) successors(pods []*corev1.Pod) (map[ledger.Successor][]*corev1.Pod, error) {
+	var forbidden error
+	may := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
 		if bad := r.namespaces.mayLaunch(pod.Namespace); bad != nil {
-			err = fmt.Errorf("pod %s: %w", klog.KObj(pod), bad)
+			forbidden = fmt.Errorf("pod %s: %w", klog.KObj(pod), bad)
 			continue
 		}
-		next, class, bad := r.pending.Classes.Successor(pod)
-		if bad != nil {
-			err = fmt.Errorf("pod %s: %w", klog.KObj(pod), bad)
-			continue
-		}
-		key := ledger.Successor{Owner: objects.Controller(pod), Class: class.Key}
-		out[key] = append(out[key], next)
+		may = append(may, pod)
 	}
-	return out, err
+	out, err := r.pending.Classes.Successors(may)
+	return out, cmp.Or(err, forbidden)
 }
 
 // movesDue returns the nodes for whose pods capacity is to be planned now. Once a node is drained Replace is no longer called for it: the

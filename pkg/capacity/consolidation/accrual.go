@@ -69,7 +69,8 @@ func (a *Accrual) Observe(rates map[string]float64, candidates []Candidate, now 
 	a.accounts = next
 }
 
-// Pay takes a move's cost from what has accrued on its nodes, in proportion to it. Callers pay for a move when they reserve its capacity.
+// Pay takes a move's cost from what has accrued on its nodes, in proportion to it. Callers pay for the moves that are made because they save
+// money, when these begin.
 func (a *Accrual) Pay(m *Move, now time.Time) {
 	total := 0.0
 	for _, node := range m.Nodes {
@@ -85,11 +86,7 @@ func (a *Accrual) Pay(m *Move, now time.Time) {
 		if total > 0 {
 			part = m.Cost * saved / total
 		}
-		if m.Reason == Underutilized {
-			a.count(x.pool, saved-x.saved, part)
-		} else {
-			a.count(x.pool, saved-x.saved, 0)
-		}
+		a.count(x.pool, saved-x.saved, part)
 		x.saved = saved - part
 		x.at = now
 		a.accounts[node] = x
