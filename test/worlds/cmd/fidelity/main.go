@@ -33,7 +33,8 @@ func main() {
 
 func run(ctx context.Context) error {
 	many := worlds.Many{Tell: tell}
-	seeds := flag.Int("seeds", 200, "how many worlds: seeds 1 to this")
+	seeds := flag.Uint64("seeds", 200, "the last seed")
+	first := flag.Uint64("first", 1, "the first seed")
 	one := flag.Uint64("seed", 0, "only the world of this seed, told step by step")
 	small := flag.Bool("small", false, "small worlds, as in make test")
 	flag.IntVar(&many.Side, "side", 2, "how many worlds side by side")
@@ -44,8 +45,8 @@ func run(ctx context.Context) error {
 	if many.Size = draw.Large; *small {
 		many.Size = draw.Small
 	}
-	for s := range uint64(*seeds) {
-		many.Seeds = append(many.Seeds, s+1)
+	for s := *first; s <= *seeds; s++ {
+		many.Seeds = append(many.Seeds, s)
 	}
 	if *one != 0 {
 		many.Seeds = []uint64{*one}
