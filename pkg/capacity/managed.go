@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Labels that identify Karpenter's nodes and show their state.
@@ -53,4 +55,10 @@ func (l NodeClassLabel) OfAnotherProvider(node *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// Booting reports whether the scheduler's copy of a Node is that of a node of ours that has not registered: some of its taints are hidden.
+func Booting(node *corev1.Node) bool {
+	_, hides := node.Annotations[objects.AnnotationHiddenTaints]
+	return hides && node.Labels[LabelRegistered] != "true" && node.Labels[LabelInitialized] != "true"
 }

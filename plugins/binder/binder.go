@@ -176,6 +176,9 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "capacity is reserved for the pod on another node")
 	}
 	if !b.ledger.Watches(name) {
+		if !c.ask.DaemonSet && capacity.Booting(node.Node()) {
+			return fwk.NewStatus(fwk.Unschedulable, errUnknownNode.Error())
+		}
 		return nil
 	}
 	if err := b.ledger.Object(name, &c.ask, amounts{node, b.class}); err != nil {
@@ -188,15 +191,30 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 }
 
 // Reserve tells the ledger that the scheduler's cache accounts for the pod from now on. If the node was cordoned in the ledger since
-// Filter, the pod has to look for another one. No PostFilter follows a failed Reserve, and no event reports such a cordon, so Reserve
-// activates the pod itself.
+// Filter, or Filter was switched off when one of our nodes appeared, the pod has to look for another one. No PostFilter follows a failed
+// Reserve, and no event reports such a cordon, so Reserve activates the pod itself.
 func (b *Binder) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	if err := b.ledger.Assume(pod.UID, node, objects.OfDaemonSet(pod)); err != nil {
+	if err := b.assume(pod, node); err != nil {
 		b.handle.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
 	return nil
 }
+
+func (b *Binder) assume(pod *corev1.Pod, node string) error {
+	daemon := objects.OfDaemonSet(pod)
+	if !daemon && !b.ledger.Watches(node) {
+		info, err := b.handle.SnapshotSharedLister().NodeInfos().Get(node)
+		if err == nil && capacity.Booting(info.Node()) {
+			return errUnknownNode
+		}
+	}
+	return b.ledger.Assume(pod.UID, node, daemon)
+}
+
+// errUnknownNode: the scheduler's cache has a node of ours, and the ledger hasn't. Both hear of Nodes from the same informer, but not at the
+// same moment; what is planned for the node isn't known until the ledger has it.
+var errUnknownNode = errors.New("its node has just appeared, and what is planned for it isn't known yet")
 
 // Unreserve gives the pod its reservation back.
 func (b *Binder) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) {

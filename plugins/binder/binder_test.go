@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // answer is a status as the framework sees it.
@@ -177,6 +179,57 @@ func TestReserveOnAFencedNode(t *testing.T) {
 	w.Unreserve(t.Context(), nil, web, "node") // the framework also undoes failed reservations
 	if got := w.filter(pod("stranger"), "node"); got.Reason != "the node is being removed" {
 		t.Errorf("after Unreserve the fence has gone: %v", got)
+	}
+}
+
+// The scheduler's cache may have a node of ours before the ledger has it. Until then nothing is known of what is planned for the node, and
+// only pods of DaemonSets may go there: others took the capacity of those that it was launched for.
+func TestANodeThatTheLedgerDoesNotHaveYet(t *testing.T) {
+	hidden := map[string]string{objects.AnnotationHiddenTaints: `[{"key":"karpenter.sh/unregistered","effect":"NoSchedule"}]`}
+	for _, tt := range []struct {
+		name                string
+		annotations, labels map[string]string
+		daemon, watched     bool
+		why                 string
+	}{
+		{name: "it boots", annotations: hidden, why: errUnknownNode.Error()},
+		{name: "a DaemonSet's pod", annotations: hidden, daemon: true},
+		{name: "it has registered", annotations: hidden, labels: map[string]string{capacity.LabelRegistered: "true"}},
+		{name: "somebody else's node"},
+		{name: "the ledger has it", annotations: hidden, watched: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Annotations: tt.annotations, Labels: tt.labels}}
+			w.handle.nodes = []*corev1.Node{node}
+			if tt.watched {
+				w.place("node", pod("planned"))
+			}
+			web := pod("web")
+			if tt.daemon {
+				web.OwnerReferences[0].Kind = "DaemonSet"
+			}
+			want := success
+			if tt.why != "" {
+				want = answer{"Unschedulable", tt.why}
+			}
+			if got := answerOf(w.Reserve(t.Context(), nil, web, "node")); got != want {
+				t.Errorf("Reserve answers %v, want %v", got, want)
+			}
+			if activated := len(w.handle.activated) > 0; activated != (tt.why != "") {
+				t.Errorf("activated: %v", w.handle.activated)
+			}
+			w.place("other", pod("elsewhere")) // a watched node turns Filter on
+			state := framework.NewCycleState()
+			if _, status := w.PreFilter(t.Context(), state, web, nil); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			info := nodeInfo("node")
+			info.SetNode(&corev1.Node{ObjectMeta: node.ObjectMeta, Status: info.Node().Status})
+			if got := answerOf(w.Filter(t.Context(), state, web, info)); got != want {
+				t.Errorf("Filter answers %v, want %v", got, want)
+			}
+		})
 	}
 }
 

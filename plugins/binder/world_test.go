@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -37,7 +38,10 @@ func newWorld(t *testing.T) *world {
 type handle struct {
 	fwk.Handle
 	activated []string
+	nodes     []*corev1.Node
 }
+
+func (h *handle) SnapshotSharedLister() fwk.SharedLister { return cache.NewSnapshot(nil, h.nodes) }
 
 func (*handle) ProfileName() string { return "ours" }
 
