@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -51,7 +52,7 @@ func (r *run) placed(pods []*corev1.Pod) (bool, string, error) { return r.sized(
 func (r *run) sized(pods []*corev1.Pod, want map[string]int) (bool, string, error) {
 	have, running := map[string]int{}, map[string]int{}
 	for _, p := range pods {
-		if o := metav1.GetControllerOf(p); o != nil && o.Kind == "DaemonSet" && p.DeletionTimestamp == nil && !cluster.Running(p) {
+		if o := metav1.GetControllerOf(p); o != nil && o.Kind == "DaemonSet" && p.DeletionTimestamp == nil && !cluster.Running(p) && !r.stranded(p) {
 			return false, fmt.Sprintf("pod %s of a DaemonSet to run", p.Name), nil
 		}
 		if app := p.Labels[draw.AppLabel]; p.DeletionTimestamp == nil {
@@ -67,6 +68,17 @@ func (r *run) sized(pods []*corev1.Pod, want map[string]int) (bool, string, erro
 		}
 	}
 	return true, "", nil
+}
+
+// stranded reports whether the pod was bound to a Node that has gone: a DaemonSet replaces its pod while its node drains, and the pod garbage
+// collector takes a minute to delete what is left.
+func (r *run) stranded(p *corev1.Pod) bool {
+	if p.Spec.NodeName == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return apierrors.IsNotFound(r.api.Get(ctx, client.ObjectKey{Name: p.Spec.NodeName}, &corev1.Node{}))
 }
 
 func initialized(claims []*karpv1.NodeClaim) (bool, string, error) {
