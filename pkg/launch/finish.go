@@ -128,7 +128,11 @@ func (f *finisher) finishNode(ctx context.Context, by provisioning.Requester, c 
 	}
 	logger.V(2).Info("Node created ahead of its kubelet", "node", node.Name, "nodeClaim", c.Name, "instance", inst.ID,
 		"instanceType", inst.InstanceType, "zone", inst.Zone, "capacityType", inst.CapacityType)
-	if err := f.cloud.TagClaim(ctx, inst.ID, c.Name, node.Name); err != nil && ctx.Err() == nil {
+	name := node.Name
+	if inst.Tags["Name"] != "" {
+		name = "" // the class gives its instances another Name
+	}
+	if err := f.cloud.TagClaim(ctx, inst.ID, c.Name, name); err != nil && ctx.Err() == nil {
 		logger.V(3).Info("Could not tag the instance with its claim; it is found by its launch batch", "instance", inst.ID, "err", err)
 	}
 }

@@ -288,6 +288,26 @@ func TestTagging(t *testing.T) {
 	}
 }
 
+// Costs are allocated by Name in some accounts: a Name that the class's tags give stays, as with Karpenter. One that is the name under which
+// the Node was expected is ours.
+func TestAClassMayNameItsInstances(t *testing.T) {
+	for _, tt := range []struct{ had, want string }{{"team-a", "i-a a "}, {"ip-10-0-0-1", "i-a a ip-10-0-0-7"}, {"", "i-a a ip-10-0-0-7"}} {
+		w := newWorld(t)
+		claim, inst := w.launched("a")
+		if tt.had != "" {
+			inst.Tags = map[string]string{"Name": tt.had}
+		}
+		n := nodeFor(claim, *inst)
+		n.Name = "ip-10-0-0-7"
+		w.createNode(n)
+		w.kubelet(n.Name)
+		w.step()
+		if diff := cmp.Diff([]string{tt.want}, w.cloud.tagged); diff != "" {
+			t.Errorf("Name was %q; tagged (-want +got):\n%s", tt.had, diff)
+		}
+	}
+}
+
 func TestTaggingIsLeftToTheLaunchThatDidIt(t *testing.T) {
 	w := newWorld(t)
 	claim, inst := w.launched("a")

@@ -39,8 +39,12 @@ func (t *tagging) reconcile(ctx context.Context, l *life) (time.Duration, error)
 	if verdict != alive {
 		return lookEvery, nil
 	}
-	if inst.Claim != l.claim.Name || inst.Tags["Name"] != l.claim.Status.NodeName {
-		err := t.cloud.TagClaim(ctx, inst.ID, l.claim.Name, l.claim.Status.NodeName)
+	name := l.claim.Status.NodeName
+	if had := inst.Tags["Name"]; had != "" && had != inst.NodeName {
+		name = "" // the class gives its instances another Name
+	}
+	if inst.Claim != l.claim.Name || name != "" && inst.Tags["Name"] != name {
+		err := t.cloud.TagClaim(ctx, inst.ID, l.claim.Name, name)
 		switch {
 		case errors.Is(err, capacity.ErrInstanceNotFound):
 			return lookEvery, nil

@@ -18,6 +18,9 @@ var onDemand = priceSource{part: OnDemand, every: func(c Config) time.Duration {
 // readOnDemand returns the on-demand Linux price of every type. Bare metal is listed as another product, under dedicated tenancy.
 func readOnDemand(ctx context.Context, c calls, region string, _ time.Time) (Prices, error) {
 	out := Prices{}
+	if !hasPriceList(region) {
+		return out, nil
+	}
 	for _, product := range []struct{ family, tenancy string }{
 		{"Compute Instance (bare metal)", "Dedicated"}, {"Compute Instance", "Shared"},
 	} {
@@ -48,6 +51,18 @@ func readOnDemand(ctx context.Context, c calls, region string, _ time.Time) (Pri
 		return nil, fmt.Errorf("getting on-demand prices: the price list has none for region %s", region)
 	}
 	return out, nil
+}
+
+// hasPriceList reports whether the price list can be asked for with credentials of the region's partition. Only the commercial one and China
+// have an endpoint for it (docs.aws.amazon.com/general/latest/gr/billing.html); in GovCloud, isolated and sovereign partitions on-demand
+// prices stay estimates.
+func hasPriceList(region string) bool {
+	for _, partition := range []string{"us-gov-", "us-iso", "eu-iso", "eusc-"} {
+		if strings.HasPrefix(region, partition) {
+			return false
+		}
+	}
+	return true
 }
 
 func currency(region string) string {

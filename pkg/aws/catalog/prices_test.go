@@ -3,6 +3,7 @@ package catalog
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
@@ -14,6 +15,20 @@ func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
 	}{{"a", false, false}, {"a", true, true}, {"b", true, false}} {
 		if _, ok := f.Price(&Hardware{Name: "m5.large"}, tt.zone, tt.spot); ok != tt.want {
 			t.Errorf("m5.large in %s, spot %v: priced is %v", tt.zone, tt.spot, ok)
+		}
+	}
+}
+
+// The price list can't be asked for in every partition. No call is made there, and nothing has failed.
+func TestPartitionsWithoutAPriceList(t *testing.T) {
+	for _, region := range []string{"us-gov-west-1", "us-iso-east-1", "us-isob-east-1", "eu-isoe-west-1", "us-isof-south-1", "eusc-de-east-1"} {
+		if prices, err := readOnDemand(t.Context(), calls{}, region, time.Time{}); len(prices) > 0 || err != nil {
+			t.Errorf("%s: %v, %v", region, prices, err)
+		}
+	}
+	for _, region := range []string{"us-east-1", "us-west-2", "eu-central-1", "cn-north-1", "ap-south-1", "il-central-1"} {
+		if !hasPriceList(region) {
+			t.Errorf("%s has no price list", region)
 		}
 	}
 }

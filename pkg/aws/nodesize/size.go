@@ -67,7 +67,7 @@ type Config struct {
 func SettingsOf(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family, cfg Config) (s *Settings, err error) {
 	s = &Settings{
 		Config: cfg, family: f,
-		evictMemory: threshold{bytes: 100 * mi}, evictStorage: threshold{share: 0.1},
+		evictMemory: threshold{bytes: evictMemory(f)}, evictStorage: threshold{share: 0.1},
 		raid0:      spec.InstanceStorePolicy != nil && *spec.InstanceStorePolicy == ec2nc.InstanceStorePolicyRAID0 && !f.Windows(),
 		Interfaces: len(spec.NetworkInterfaces) > 0,
 	}
@@ -101,6 +101,15 @@ func SettingsOf(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family, cfg Config) (
 		}
 	}
 	return s, nil
+}
+
+// evictMemory returns the kubelet's own default for the signal memory.available, in bytes (k8s.io/kubernetes/pkg/kubelet/eviction,
+// defaults_linux.go and defaults_windows.go). The user data of no family sets it.
+func evictMemory(f *bootstrap.Family) int64 {
+	if f.Windows() {
+		return 500 * mi
+	}
+	return 100 * mi
 }
 
 func amounts(field string, m map[string]string) (capacity.Resources, error) {
@@ -222,16 +231,16 @@ func (s *Settings) memory(h *catalog.Hardware) int64 {
 // bound to storage the node doesn't have.
 func (s *Settings) storage(h *catalog.Hardware) int64 {
 	size := s.rootBytes
-	if s.raid0 && h.StoreGB > 0 {
-		size = h.StoreGB * gb
+	if s.raid0 && h.NVMeGB > 0 {
+		size = h.NVMeGB * gb // disks that aren't NVMe are not combined
 	}
 	return size - size/50
 }
 
-// eniPods returns the number of pods for which the VPC CNI has addresses, with perSlot addresses in each slot of an interface. One
-// slot of each interface holds the interface's own address, and two pods use the host's network.
-func (s *Settings) eniPods(h *catalog.Hardware, reserved, perSlot int64) int64 {
-	enis := h.PrimaryInterfaces() - reserved - s.efaOnlyCard0
+// eniPods returns the number of pods for which interfaces have addresses, with perSlot addresses in each slot of an interface. One slot of
+// each interface holds the interface's own address, and two pods use the host's network. reserved interfaces have no pods.
+func eniPods(h *catalog.Hardware, reserved, perSlot int64) int64 {
+	enis := h.PrimaryInterfaces() - reserved
 	if enis <= 0 || h.IPv4PerENI <= 0 {
 		return 0
 	}
@@ -249,10 +258,11 @@ const (
 
 // addressedPods returns the number of pods for which the CNI has addresses, as it is configured.
 func (s *Settings) addressedPods(h *catalog.Hardware) int64 {
+	reserved := s.ReservedENIs + s.efaOnlyCard0
 	if !s.Prefixes || !h.Nitro() {
-		return s.eniPods(h, s.ReservedENIs, 1)
+		return eniPods(h, reserved, 1)
 	}
-	n := s.eniPods(h, s.ReservedENIs, prefixSize)
+	n := eniPods(h, reserved, prefixSize)
 	if h.VCPU < smallBelow {
 		return min(n, mostPodsSmall)
 	}
@@ -278,7 +288,7 @@ func (s *Settings) Pods(h *catalog.Hardware) int64 {
 // second, 0.5 % of the third and fourth, 0.25 % of the rest; 255 MiB plus 11 MiB per pod; 1 GiB of disk.
 func (s *Settings) KubeReserved(h *catalog.Hardware, pods int64) capacity.Resources {
 	if s.family.ENIMemory {
-		pods = s.eniPods(h, 0, 1)
+		pods = eniPods(h, 0, 1) // nodeadm's table knows no interfaces that are EFA-only
 	}
 	cores := func(from, to int64) int64 { return max(0, min(h.VCPU, to)-from) }
 	// 1 % of a core is 10 milli-CPU. The sum is in milli-CPU, rounded down at each step like the scripts do.

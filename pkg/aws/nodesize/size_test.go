@@ -21,6 +21,8 @@ var (
 		Cards: []catalog.NetworkCard{{Interfaces: 2}}, IPv4PerENI: 2}
 	m5dMetal = &catalog.Hardware{Name: "m5d.metal", Arch: "amd64", Metal: true, VCPU: 96, MemoryMiB: 393216,
 		Cards: []catalog.NetworkCard{{Interfaces: 15}}, IPv4PerENI: 50, StoreGB: 3600, NVMeGB: 3600, StoreDisk: 4}
+	d2xlarge = &catalog.Hardware{Name: "d2.xlarge", Arch: "amd64", Hypervisor: "xen", VCPU: 4, MemoryMiB: 31232,
+		Cards: []catalog.NetworkCard{{Interfaces: 4}}, IPv4PerENI: 15, StoreGB: 6144, StoreDisk: 3}
 )
 
 // branch is a resource list with n branch interfaces.
@@ -80,6 +82,20 @@ func TestSize(t *testing.T) {
 			volumes: 21, extended: branch(107),
 		},
 		{
+			name: "d2.xlarge: disks that aren't NVMe are not combined", family: "AL2023", overhead: 0.075, hardware: d2xlarge,
+			spec: ec2nc.EC2NodeClassSpec{InstanceStorePolicy: &raid0},
+			// 31232 - ceil(2342.4) = 28889; 4 x 14 + 2 = 58 pods; 28889 - (255 + 638) - 100
+			capCPU: 4000, capMemory: 28889, cpu: 3920, memory: 27896, pods: 58, storage: 17039, volumes: 38,
+		},
+		{
+			name: "trn1.32xlarge with an EFA-only interface on its first card", family: "AL2023", overhead: 0.075, hardware: fixtures.Trn132XLarge,
+			spec: ec2nc.EC2NodeClassSpec{NetworkInterfaces: []*ec2nc.NetworkInterface{{InterfaceType: ec2nc.InterfaceTypeEFAOnly, DeviceIndex: 1}}},
+			// 4 x 49 + 2 = 198 pods; memory is reserved for the 247 of all five interfaces
+			capCPU: 128000, capMemory: 484966, cpu: 127610, memory: 481894, pods: 198, storage: 17039,
+			extended: map[corev1.ResourceName]int64{"aws.amazon.com/neuron": 16, "aws.amazon.com/neuroncore": 32, "vpc.amazonaws.com/efa": 1, "vpc.amazonaws.com/pod-eni": 82},
+			volumes:  9,
+		},
+		{
 			name: "p3.8xlarge has GPUs and no Nitro", family: "AL2023", overhead: 0.075, hardware: fixtures.P38XLarge,
 			// 249856 - ceil(18739.2) = 231116; 8 x 29 + 2 = 234 pods; 231116 - (255 + 2574) - 100; cpu 60 + 10 + 10 + 28 x 2.5
 			capCPU: 32000, capMemory: 231116, cpu: 31850, memory: 228187, pods: 234, storage: 17039,
@@ -125,8 +141,8 @@ func TestSize(t *testing.T) {
 		},
 		{
 			name: "Windows: 110 pods, addresses of one interface", family: "Windows2022", overhead: 0.075, hardware: fixtures.M5Large,
-			// 7577 - (255 + 11 x 110) - 100; 50 GiB less 2 % is 49, less 4.9 and 1
-			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 110, storage: 44134, volumes: 25,
+			// 7577 - (255 + 11 x 110) - 500, the kubelet's eviction threshold on Windows; 50 GiB less 2 % is 49, less 4.9 and 1
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 5612, pods: 110, storage: 44134, volumes: 25,
 			// 10 addresses of which one is the interface's own
 			extended: map[corev1.ResourceName]int64{"vpc.amazonaws.com/PrivateIPv4Address": 9},
 		},
