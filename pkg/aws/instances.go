@@ -29,6 +29,7 @@ import (
 type instances struct {
 	ec2       sdk.InstanceAPI
 	classes   *classes
+	cluster   *bootstrap.ClusterReader
 	exhausted *exhausted
 	owner     ownership.Owner
 	taken     *takenBack
@@ -37,8 +38,8 @@ type instances struct {
 	ends      *batcher.Batcher[string, struct{}]
 }
 
-func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, e *exhausted, o ownership.Owner) *instances {
-	l := &instances{ec2: api, classes: s, exhausted: e, owner: o, taken: &takenBack{clock: c, seen: map[string]time.Time{}}, seen: &drift.Seen{}}
+func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, j *bootstrap.ClusterReader, e *exhausted, o ownership.Owner) *instances {
+	l := &instances{ec2: api, classes: s, cluster: j, exhausted: e, owner: o, taken: &takenBack{clock: c, seen: map[string]time.Time{}}, seen: &drift.Seen{}}
 	l.describes, l.ends = batcher.New(c, l.describeAll), batcher.New(c, l.terminateAll)
 	return l
 }
@@ -138,6 +139,9 @@ func (l *instances) describe(ctx context.Context, filters ...ec2types.Filter) ([
 		for _, r := range page.Reservations {
 			for i := range r.Instances {
 				inst := l.named(instanceOf(&r.Instances[i]))
+				if ip := awssdk.ToString(r.Instances[i].Ipv6Address); ip != "" && l.cluster.Known().IPv6() {
+					inst.InternalIP = ip // its kubelet leaves the addresses of a Node that exists alone, and pods on the host's network have them for life
+				}
 				if o := r.Instances[i].Operator; o != nil && awssdk.ToBool(o.Managed) {
 					inst.Operator = cmp.Or(awssdk.ToString(o.Principal), "unknown")
 				}

@@ -92,7 +92,7 @@ func TestClusterThatEKSDoesNotKnow(t *testing.T) {
 	}
 }
 
-// In an IPv6 cluster, interfaces have IPv6 addresses, and the metadata service is reachable by IPv6.
+// In an IPv6 cluster, interfaces have IPv6 addresses, of which the first is the node's, and the metadata service is reachable by IPv6.
 func TestIPv6Cluster(t *testing.T) {
 	w := newWorld(t, func(_ *Config, s *sim.Config) { s.IPv6 = true })
 	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.IPPrefixCount = ptr.To[int32](1) }))
@@ -104,6 +104,9 @@ func TestIPv6Cluster(t *testing.T) {
 	i := w.instance(res.Instances[0].ID)
 	if n := i.Interfaces[0]; !n.PrimaryIPv6 || n.IPv6Addresses != 1 || n.IPv6Prefixes != 1 || n.IPv4Prefixes != 0 || i.Metadata.IPv6 != "enabled" {
 		t.Errorf("interface %+v, metadata %+v", n, i.Metadata)
+	}
+	if got, err := w.Describe(w.ctx, i.ID); err != nil || !strings.Contains(got.InternalIP, ":") || !strings.HasPrefix(got.NodeName, "ip-10-") {
+		t.Errorf("node %s has the address %s: %v", got.NodeName, got.InternalIP, err)
 	}
 	if data := w.userDataOf("t2"); data != "" {
 		t.Error("the same template was made twice")

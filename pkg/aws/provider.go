@@ -86,7 +86,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		ec2: c.EC2, clock: cfg.Clock, classes: p.classes, catalogue: known, exhausted: p.exhausted, addresses: free, counts: p.counts,
 		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.ClusterReader, owner: own,
 	}
-	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.exhausted, own)
+	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.ClusterReader, p.exhausted, own)
 	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, cfg.Hold)
 	p.Poller = instancestatus.NewPoller(c.EC2, cfg.Clock, cfg.Hold)
 	return p, nil
