@@ -65,6 +65,24 @@ func TestCloudFormation(t *testing.T) {
 	if diff := cmp.Diff([]string{"AWS::Events::Rule", "AWS::IAM::ManagedPolicy", "AWS::IAM::Role", "AWS::SQS::Queue", "AWS::SQS::QueuePolicy"}, slices.Compact(types)); diff != "" {
 		t.Errorf("types of resources (-want +got):\n%s", diff)
 	}
+	var rules, senders []string
+	for name, r := range stack.Resources {
+		if r.Type == "AWS::Events::Rule" {
+			rules = append(rules, name)
+		}
+	}
+	allow := stack.Resources["InterruptionsPolicy"].Properties["PolicyDocument"].(map[string]any)["Statement"].([]any)[0].(map[string]any)
+	if allow["Effect"] != "Allow" || allow["Principal"].(map[string]any)["Service"] != "events.amazonaws.com" {
+		t.Errorf("who may send messages to the queue: %v", allow)
+	}
+	for _, arn := range allow["Condition"].(map[string]any)["ArnEquals"].(map[string]any)["aws:SourceArn"].([]any) {
+		senders = append(senders, arn.(map[string]any)["Fn::GetAtt"].([]any)[0].(string))
+	}
+	slices.Sort(rules)
+	slices.Sort(senders)
+	if diff := cmp.Diff(rules, senders); diff != "" {
+		t.Errorf("rules that may send messages to the queue (-the stack's +allowed):\n%s", diff)
+	}
 	text, _ := stack.Resources["ControllerPolicy"].Properties["PolicyDocument"].(map[string]any)["Fn::Sub"].(string)
 	var doc document
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
