@@ -182,6 +182,10 @@ func (s *Settings) WithRootVolume(bytes int64) *Settings {
 	return &other
 }
 
+// leastMemory: hypervisor and kernel leave more than three quarters of the type's memory to the kubelet, a fifth goes on the smallest types.
+// A node that reports less is broken, or lies: it must not make the type useless for all others of its class.
+const leastMemory = 0.75
+
 // Size returns what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory is the
 // capacity that such nodes have reported before, in bytes; 0: none has yet.
 func (s *Settings) Size(h *catalog.Hardware, memory int64) (capac, alloc capacity.Resources, volumes map[string]int64) {
@@ -192,7 +196,7 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64) (capac, alloc capacit
 		corev1.ResourcePods:             s.Pods(h),
 	}
 	if memory > 0 {
-		capac[corev1.ResourceMemory] = memory
+		capac[corev1.ResourceMemory] = max(memory, int64(leastMemory*float64(h.MemoryMiB*mi)))
 	}
 	for name, n := range s.devices(h) {
 		if n > 0 {

@@ -218,6 +218,19 @@ func TestSize(t *testing.T) {
 	}
 }
 
+// A kubelet may report any amount for its own node (NodeRestriction doesn't look at it).
+func TestReportedMemoryHasAFloor(t *testing.T) {
+	s, err := SettingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.AL2023, Config{Overhead: 0.075})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reported, want := range map[int64]int64{0: 7577, 1: 6144, 6143: 6144, 7000: 7000, 8000: 8000} {
+		if capac, _, _ := s.Size(fixtures.M5Large, reported*mi); capac["memory"] != want*mi {
+			t.Errorf("%d MiB were reported; the size is %d MiB, want %d", reported, capac["memory"]/mi, want)
+		}
+	}
+}
+
 func TestReservedMoreThanThereIs(t *testing.T) {
 	s, err := SettingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, bootstrap.AL2023, Config{Overhead: 0.075})
 	if err != nil {
