@@ -26,6 +26,8 @@ type Drift interface {
 	// can't be told, and wraps capacity.ErrInstanceNotFound if the instance doesn't exist. Drifted answers from memory, except where only the
 	// present state of the instance decides.
 	Drifted(ctx context.Context, n LaunchedNode) (DriftReason, error)
+	// ClusterCA returns the certificate with which nodes verify the API server: it is part of a node class's hash.
+	ClusterCA() (ca string, known bool)
 }
 
 // LaunchedNode is what a claim says of the node that was launched for it.

@@ -1,6 +1,11 @@
 package karpenter
 
-import karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+import (
+	"github.com/awslabs/operatorpkg/status"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+)
 
 // Stamp is a hash and its version, as annotations with the given keys. Hashes and versions are Karpenter's own, so that both agree on
 // which nodes have drifted.
@@ -12,6 +17,11 @@ type Stamp struct{ HashKey, VersionKey, Hash, Version string }
 // weight and disruption settings. The order of lists doesn't matter.
 func PoolStamp(np *karpv1.NodePool) Stamp {
 	return Stamp{karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey, np.Hash(), karpv1.NodePoolHashVersion}
+}
+
+// ClassStamp is PoolStamp for a node class of a kind. clusterCA is the certificate with which nodes verify the API server.
+func ClassStamp(k *cloudprovider.NodeClassKind, nc status.Object, clusterCA string) Stamp {
+	return Stamp{k.HashKey, k.HashVersionKey, k.Hash(nc, clusterCA), k.HashVersion}
 }
 
 // On reports whether an object's annotations contain the stamp.

@@ -63,6 +63,8 @@ func (f *fakeCloud) Describe(_ context.Context, id string) (capacity.Instance, e
 	return *inst, nil
 }
 
+func (f *fakeCloud) ClusterCA() (string, bool) { return "Q0E=", true }
+
 func (f *fakeCloud) Drifted(_ context.Context, n cloudprovider.LaunchedNode) (cloudprovider.DriftReason, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

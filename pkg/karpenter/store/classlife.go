@@ -53,7 +53,7 @@ func (p *poolStatus) stampClass(ctx context.Context, nc status.Object) error {
 	if !known {
 		return nil
 	}
-	return p.stamp(ctx, p.nodeClass.Kind, nc, p.classStamp(nc, ca), func(claim *karpv1.NodeClaim) bool { return p.refersTo(claim, nc.GetName()) })
+	return p.stamp(ctx, p.nodeClass.Kind, nc, karpenter.ClassStamp(&p.nodeClass, nc, ca), func(claim *karpv1.NodeClaim) bool { return p.refersTo(claim, nc.GetName()) })
 }
 
 func (p *poolStatus) refersTo(claim *karpv1.NodeClaim, class string) bool {

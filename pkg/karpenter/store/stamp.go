@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/awslabs/operatorpkg/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,11 +15,6 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
-
-func (s *Store) classStamp(nc status.Object, clusterCA string) karpenter.Stamp {
-	k := &s.nodeClass
-	return karpenter.Stamp{HashKey: k.HashKey, VersionKey: k.HashVersionKey, Hash: k.Hash(nc, clusterCA), Version: k.HashVersion}
-}
 
 // stampPool writes the hash of the template on the pool. If the pool has a hash of another version, from another version of Karpenter or
 // of this program, its claims are stamped first. A derived pool, which doesn't remember a version, has its claims looked at each time. A

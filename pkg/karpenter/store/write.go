@@ -49,7 +49,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 		return nil, fmt.Errorf("creating NodeClaim %s: %w", c.Name, err)
 	}
 	if ca, known := s.clusterCA(); known {
-		s.classStamp(class, ca).Put(nc.Annotations)
+		karpenter.ClassStamp(&s.nodeClass, class, ca).Put(nc.Annotations)
 	}
 	s.mu.Lock()
 	before, _ := s.used.Counts(nc.Name)

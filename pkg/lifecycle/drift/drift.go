@@ -126,7 +126,11 @@ func (d *Conditions) reasonOf(ctx context.Context, claim *karpv1.NodeClaim, pool
 	if karpenter.Malformed(np) != "" {
 		return "", fmt.Errorf("NodePool %s %w: %s", pool, errUnknown, karpenter.Malformed(np))
 	}
-	if reason := karpenter.PoolDrift(np, claim); reason != "" {
+	reason := karpenter.PoolDrift(np, claim)
+	if reason == cloudprovider.NodePoolDrifted && outdated(np.Annotations, karpenter.PoolStamp(np)) {
+		return "", fmt.Errorf("NodePool %s: its hash annotation is not that of its template yet", pool)
+	}
+	if reason != "" {
 		return reason, nil
 	}
 	ref := np.Spec.Template.Spec.NodeClassRef
@@ -142,14 +146,23 @@ func (d *Conditions) reasonOf(ctx context.Context, claim *karpv1.NodeClaim, pool
 	if karpenter.Malformed(class) != "" {
 		return "", fmt.Errorf("%s %s %w: %s", d.nodeClass.Kind, ref.Name, errUnknown, karpenter.Malformed(class))
 	}
-	reason, err := d.cloud.Drifted(ctx, cloudprovider.LaunchedNode{
+	reason, unknown := d.cloud.Drifted(ctx, cloudprovider.LaunchedNode{
 		NodeClass: ref.Name, InstanceID: capacity.InstanceID(claim.Status.ProviderID), ImageID: claim.Status.ImageID, Labels: claim.Labels,
 		TypeCounts: d.clock.Since(claim.CreationTimestamp.Time) > cloudprovider.TypeDriftAge,
 	})
 	if reason != cloudprovider.InstanceTypeNotFound && karpenter.ClassDrift(d.nodeClass, class.GetAnnotations(), claim) {
+		if ca, known := d.cloud.ClusterCA(); !known || outdated(class.GetAnnotations(), karpenter.ClassStamp(d.nodeClass, class, ca)) {
+			return "", fmt.Errorf("%s %s: its hash annotation is not that of its spec yet", d.nodeClass.Kind, ref.Name)
+		}
 		return cloudprovider.NodeClassDrift, nil
 	}
-	return reason, err
+	return reason, unknown
+}
+
+// outdated reports whether annotations have another hash than the object has now. A new leader writes that of an edit that was made while
+// nobody led. Claims that it creates before have the new hash already: they have not drifted.
+func outdated(annotations map[string]string, now karpenter.Stamp) bool {
+	return now.Current(annotations) && !now.On(annotations)
 }
 
 // Round returns the claims of the pools of which something has changed since the last Round that may bear on drift: the pool's spec or

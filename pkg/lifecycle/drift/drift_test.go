@@ -39,6 +39,7 @@ type world struct {
 	// What the cloud answers, what it was last asked, and how often.
 	answer cloudprovider.DriftReason
 	err    error
+	noCA   bool // the cluster's CA isn't known yet
 	asked  cloudprovider.LaunchedNode
 	times  int
 }
@@ -55,26 +56,32 @@ func newWorld(t *testing.T) *world {
 	np.Spec.Template.Labels = map[string]string{"team": "a"}
 	np.Spec.Template.Spec.NodeClassRef = &karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
 	karpenter.PoolStamp(np).Put(np.Annotations)
-	class := &ec2nc.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "class", Generation: 1, Annotations: map[string]string{
-		ec2nc.AnnotationEC2NodeClassHash: "1", ec2nc.AnnotationEC2NodeClassHashVersion: ec2nc.EC2NodeClassHashVersion,
-	}}}
+	class := &ec2nc.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "class", Generation: 1, Annotations: map[string]string{}}}
+	stampOf(class).Put(class.Annotations)
 	w := &world{t: t, ctx: t.Context(), clock: testingclock.NewFakeClock(start)}
 	w.claim = &karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", CreationTimestamp: metav1.NewTime(start.Add(-30 * time.Minute)),
-			Labels: map[string]string{karpv1.NodePoolLabelKey: "default", corev1.LabelTopologyZone: "z1"},
-			Annotations: map[string]string{
-				ec2nc.AnnotationEC2NodeClassHash: "1", ec2nc.AnnotationEC2NodeClassHashVersion: ec2nc.EC2NodeClassHashVersion,
-			}},
+			Labels:      map[string]string{karpv1.NodePoolLabelKey: "default", corev1.LabelTopologyZone: "z1"},
+			Annotations: map[string]string{}},
 		Status: karpv1.NodeClaimStatus{ProviderID: "aws:///z1/i-1", ImageID: "ami-1", Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("29")}},
 	}
 	karpenter.PoolStamp(np).Put(w.claim.Annotations)
+	stampOf(class).Put(w.claim.Annotations)
 	w.claim.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
 	w.objects = crfake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(np, class, w.claim.DeepCopy()).Build()
 	w.Conditions = New(w.objects, &nodeclass.Kind, w, w.clock)
 	return w
 }
 
-// pool and class change the objects, and stamp the pool as the store does.
+const clusterCA = "Q0E="
+
+func (w *world) ClusterCA() (string, bool) { return clusterCA, !w.noCA }
+
+func stampOf(nc *ec2nc.EC2NodeClass) karpenter.Stamp {
+	return karpenter.ClassStamp(&nodeclass.Kind, nc, clusterCA)
+}
+
+// pool and class change the objects, and stamp them as the store does.
 func (w *world) pool(change func(*karpv1.NodePool)) {
 	w.t.Helper()
 	np := &karpv1.NodePool{}
@@ -87,7 +94,10 @@ func (w *world) pool(change func(*karpv1.NodePool)) {
 func (w *world) class(change func(*ec2nc.EC2NodeClass)) {
 	w.t.Helper()
 	class := &ec2nc.EC2NodeClass{}
-	w.change(class, func() { change(class) })
+	w.change(class, func() {
+		change(class)
+		stampOf(class).Put(class.Annotations)
+	})
 }
 
 func (w *world) change(o client.Object, change func()) {
@@ -136,7 +146,9 @@ func anotherZone(np *karpv1.NodePool) {
 	np.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelTopologyZone, Operator: "In", Values: []string{"z2"}}}
 }
 
-func anotherHash(nc *ec2nc.EC2NodeClass) { nc.Annotations[ec2nc.AnnotationEC2NodeClassHash] = "2" }
+func anotherHash(nc *ec2nc.EC2NodeClass) { nc.Spec.UserData = new("#!/bin/sh") }
+
+func firstHash(nc *ec2nc.EC2NodeClass) { nc.Spec.UserData = nil }
 
 // The condition comes with each reason, and goes when the change is taken back.
 func TestConditionComesAndGoes(t *testing.T) {
@@ -150,7 +162,7 @@ func TestConditionComesAndGoes(t *testing.T) {
 	w.want("")
 	w.class(anotherHash)
 	w.want(cloudprovider.NodeClassDrift)
-	w.class(func(nc *ec2nc.EC2NodeClass) { nc.Annotations[ec2nc.AnnotationEC2NodeClassHash] = "1" })
+	w.class(firstHash)
 	w.want("")
 	w.answer = "AMIDrift"
 	w.clock.Step(every)
@@ -158,6 +170,30 @@ func TestConditionComesAndGoes(t *testing.T) {
 	w.answer = ""
 	w.clock.Step(every)
 	w.want("")
+}
+
+// Pool and class were edited while nobody led. The new leader creates a claim before it has written their new hashes: that claim has not
+// drifted, and a node must not be replaced because of the order of two writes.
+func TestClaimsOfAnEditThatIsNotStampedYet(t *testing.T) {
+	w := newWorld(t)
+	np, class := &karpv1.NodePool{}, &ec2nc.EC2NodeClass{}
+	w.change(np, func() { anotherLabel(np) })
+	w.change(class, func() { anotherHash(class) })
+	karpenter.PoolStamp(np).Put(w.claim.Annotations)
+	stampOf(class).Put(w.claim.Annotations)
+	if got, after := w.look(); got != "" || after != retry {
+		t.Errorf("drifted because of %q, again after %s", got, after)
+	}
+	w.pool(func(*karpv1.NodePool) {})
+	w.want("")
+	w.class(func(*ec2nc.EC2NodeClass) {})
+	w.want("")
+	// Without the cluster's CA a class's hash can't be told; then an edit counts as soon as it is known.
+	w.class(firstHash)
+	w.noCA = true
+	w.want("")
+	w.noCA = false
+	w.want(cloudprovider.NodeClassDrift)
 }
 
 // The first of several reasons is Karpenter's.
@@ -177,7 +213,7 @@ func TestReasonsInOrder(t *testing.T) {
 	w.answer = "AMIDrift"
 	w.clock.Step(every)
 	w.want(cloudprovider.NodeClassDrift)
-	w.class(func(nc *ec2nc.EC2NodeClass) { nc.Annotations[ec2nc.AnnotationEC2NodeClassHash] = "1" })
+	w.class(firstHash)
 	w.want("AMIDrift")
 	// The hash needs no answer of the cloud.
 	w.err = errors.New("no answer")
