@@ -74,7 +74,7 @@ type PlannedNode struct {
 	// Offers are the offerings to choose from, cheapest first, with at most MaxFleetTypes types. All have the same zone if a pod of the
 	// node depends on the zone.
 	Offers []NodeOffer
-	// Labels are those that every possible outcome has in common, without hostname.
+	// Labels are those that the node will have whichever of the offerings is launched, without hostname.
 	Labels map[string]string
 	// Allocatable is the component-wise minimum over the offerings' types.
 	Allocatable Resources

@@ -7,9 +7,10 @@
 //	interruption  nodes that the cloud takes back, replaced before they are drained as far as there is time
 //	unhealthy     nodes that are unhealthy by a repair policy, replaced before they are drained; the drain has a deadline
 //	expiry        nodes whose expireAfter is over, or whose capacity block ends, replaced before they are drained
-//	emptiness     nodes without pods of their own for consolidateAfter, as many as the disruption budgets of their pool allow
+//	drift         drifted nodes without pods of their own, as many as the disruption budgets of their pool allow
+//	emptiness     nodes without pods of their own for consolidateAfter, as many as these budgets allow
 //
-// Used nodes are emptied to save money where a Consolidation is given (consolidation.go): a planner decides which ones, and reserves capacity for
+// Used nodes are emptied to save money, or because they have drifted, where a Consolidation is given (consolidation.go): a planner decides which ones, and reserves capacity for
 // their pods. usednodes.go says what each node and its pods mean for that (podrules.go, pdb.go), policy.go what its pool allows, moves.go
 // empties the nodes, and kept.go says why the others are kept.
 //

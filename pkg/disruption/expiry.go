@@ -22,7 +22,7 @@ const (
 
 // expiry: the claim's expireAfter is over, or its capacity block ends.
 type expiry struct {
-	taken  func(*karpv1.NodeClaim) (at time.Time, why string, ok bool) // as in Config
+	taken  func(*karpv1.NodeClaim) (at time.Time, why string, ok bool) // Config.Taken: when the capacity block ends
 	dryRun bool
 }
 

@@ -61,8 +61,8 @@ func (r *RollOut) Problem() (reason, why string) {
 	return "", ""
 }
 
-// Template returns what stands for the things that nodes of a pool are launched from: they can't drift as long as both strings are the same,
-// unless somebody changes them or their claims. pool is for what the pool says, class for its node class and what the cloud has resolved it to.
+// Template identifies what nodes of a pool are launched from, by two strings: pool stands for what the pool says, class for its node class and
+// what the cloud has resolved that to. As long as both stay the same, a node can drift only if it, or its claim, is changed itself.
 func Template(np *karpv1.NodePool, nc status.Object, k *cloudprovider.NodeClassKind) (pool, class string, err error) {
 	requirements, err := json.Marshal(np.Spec.Template.Spec.Requirements)
 	if err != nil {

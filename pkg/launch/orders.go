@@ -183,8 +183,8 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 	}
 }
 
-// orderedAs is what the spending guard counts a NodeClaim of a user by: its controller, or what it asks for. By its name whoever makes the
-// same again under another one would be a stranger each time.
+// orderedAs returns the workload as which the spending guard counts a user's NodeClaim: the claim's controller, or else what the claim asks
+// for. The claim's name would not do: claims that are made again and again under new names would never have failed before.
 func orderedAs(c *capacity.Claim) guard.Workload {
 	if c.Order != nil && c.Order.Owner != "" {
 		return guard.Workload{Owner: c.Order.Owner}

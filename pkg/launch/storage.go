@@ -20,7 +20,7 @@ func (tr *NodeTracker) StorageCapacities() cache.ResourceEventHandler {
 
 func (tr *NodeTracker) storageCapacity(c *storagev1.CSIStorageCapacity) {
 	if tr.storageOn(c) {
-		tr.triggers.Changed() // a type may have more than was known, and pods were refused for that
+		tr.triggers.Changed() // pods may have been refused because nodes of a type were thought to have less
 	}
 }
 

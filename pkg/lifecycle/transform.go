@@ -12,16 +12,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// HideEphemeralTaints returns a cache.TransformFunc for the scheduler's Node informer. On a node of ours that is still
-// initializing it takes the taints that will go by themselves (not-ready, uninitialized, unregistered) out of
-// spec.taints, so that pods can be bound ahead of the kubelet, and keeps them in objects.AnnotationHiddenTaints for Taints.
-// It hides unreachable:NoSchedule too, unless the kubelet was there and has fallen silent. Startup taints and everything else stay visible;
-// on a node marked failed, all of them. Of an initialized node it hides not-ready and unreachable:NoSchedule while the node is
-// Ready: the taints follow the condition with a lag, and pods whose node has just come would be refused by them and have another one bought.
+// HideEphemeralTaints returns a cache.TransformFunc for the scheduler's Node informer. It takes taints that disappear by themselves out of
+// spec.taints of managed Nodes, so that pods can be bound before the kubelet registers, and keeps them in objects.AnnotationHiddenTaints,
+// where Taints finds them.
 //
-// It decides from the object alone. A patch of the labels or of objects.AnnotationFailed is how the verdict is changed. The object
-// handed in is not changed, because a fake or a shared decoder may own it too; objects that are not Nodes (tombstones, whose
-// object went through here before) pass. Applying it twice is the same as once.
+//   - Before the node is initialized it hides not-ready, uninitialized and unregistered. It hides unreachable:NoSchedule, too, unless the
+//     kubelet has posted its status and has then stopped.
+//   - While the node is Ready it hides not-ready and unreachable:NoSchedule: these taints follow the condition some time later, and a pod that
+//     is refused for them would get another node.
+//   - All other taints stay visible, such as startup taints. On a Node with objects.AnnotationFailed all taints do.
+//
+// It decides from the object alone, so only a change of the Node (its labels, its conditions, objects.AnnotationFailed) changes what is hidden.
+// It doesn't change the object that it is given, because a fake or a shared decoder may use that, too. Objects that aren't Nodes are returned
+// as they are: tombstones contain a Node that was transformed before. Applying it twice is the same as once.
 func HideEphemeralTaints(nodeClass capacity.NodeClassLabel) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if node, ok := obj.(*corev1.Node); ok {

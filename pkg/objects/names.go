@@ -23,8 +23,8 @@ const (
 	// AnnotationMaxDollarsPerHour on a NodePool or Provisioner is written by its owner and read before nodes are bought: what all nodes of the
 	// pool may cost, a decimal number of dollars per hour above zero, "12.50". Stable.
 	AnnotationMaxDollarsPerHour = "dovetail.sh/max-dollars-per-hour"
-	// AnnotationMove on a Deployment or Namespace is written by its owner and read when a node is emptied that needn't end: "rollout", the only value
-	// (MoveRollout), has a single replica, or pods that may not be evicted, moved by a roll-out of their Deployment. Stable.
+	// AnnotationMove on a Deployment or Namespace is written by its owner and read when a move empties a node: with "rollout", the only value
+	// (MoveRollout), a roll-out of the Deployment moves a single replica, or pods that may not be evicted. Stable.
 	AnnotationMove = "dovetail.sh/move"
 	// AnnotationNodeName on an EC2NodeClass is written by its owner and read when an instance is described: how kubelets of the class name
 	// their Nodes, "private-dns", "short-dns" or "instance-id". Stable.

@@ -63,7 +63,7 @@ type Carriers struct {
 	Status func(*corev1.Node) ledger.NodeStatus
 	// Tainted hears that a new node got a taint that keeps its pods off.
 	Tainted func(ledger.Tainted)
-	// Background runs a func on a goroutine of its own that ends before the controllers do.
+	// Background runs a func on a goroutine of its own. A process that stops waits for it.
 	Background func(func())
 	// LookAtLog has demand planned for again that was refused because the intent log was broken, once it isn't. It is called each second.
 	LookAtLog func()

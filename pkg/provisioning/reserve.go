@@ -37,7 +37,7 @@ func (a *attempt) fail(format string, args ...any) {
 	}
 }
 
-// verifyTries bounds how often moves are verified anew without those of which the filters have refused a pod.
+// verifyTries bounds how often the filters verify the moves of a proposal: each time without the moves of which they have refused a pod.
 const verifyTries = 5
 
 // conclude reserves capacity for the moves of a proposal, and makes its result.

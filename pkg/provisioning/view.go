@@ -75,7 +75,7 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 	byName := map[string]*ledger.InFlight{}
 	for i := range flights {
 		f := &flights[i]
-		if f.Name != "" { // whether or not the cache had it when the ledger was read: by now it may
+		if f.Name != "" { // also if the cache had no such Node when the ledger was read: it may have it by now
 			byName[f.Name] = f
 		}
 	}

@@ -53,7 +53,7 @@ func Of(config []schedulerapi.PluginConfig, plugin string) runtime.Object {
 	return nil
 }
 
-// naming adds to err the name of the field that it is about: the error for an invalid duration, for one, doesn't name it.
+// naming adds to err the name of the field that it is about, because some errors, such as that for an invalid duration, don't contain it.
 func naming(data []byte, args any, err error) error {
 	fields := map[string]stdjson.RawMessage{}
 	if stdjson.Unmarshal(data, &fields) != nil {

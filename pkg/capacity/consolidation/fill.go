@@ -9,9 +9,9 @@ import (
 // compared is how many fitting nodes are compared for a pod.
 const compared = 32
 
-// receivers are the nodes that may get pods, in the order in which they are tried: those that stay whatever happens, then by the part of
-// the price that is wasted. Capacity only shrinks while a plan is made, so a node that has none left for a kind, or takes none, leaves the
-// kind's list.
+// receivers are the nodes that may get pods, in the order in which they are tried: first those that can never be emptied, then the others,
+// those first whose pods are worth most of their price. Capacity only shrinks while a plan is made, so a node that has none left for a
+// kind, or takes none, leaves the kind's list.
 type receivers struct {
 	c     *cluster
 	order []int32

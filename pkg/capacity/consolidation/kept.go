@@ -11,7 +11,7 @@ import (
 // Kind is the kind of reason why a node is kept.
 type Kind string
 
-// Kinds that callers put in Candidate.Blocked, with the details they set.
+// Kinds that callers put in Candidate.Blocked. Capitalized words are the fields of Kept that they set.
 const (
 	Protected     Kind = "Protected"   // do-not-disrupt or its older names, on the node or on Pod
 	NotQuiet      Kind = "NotQuiet"    // consolidateAfter isn't over, Until
@@ -28,11 +28,11 @@ const (
 	OtherReason   Kind = "OtherReason" // anything else, Message
 )
 
-// Kinds that Propose finds.
+// Kinds that Propose finds. Capitalized words are the fields of Kept that it sets.
 const (
 	PolicyWhenEmpty Kind = "WhenEmpty"       // the pool's policy, and the node isn't empty
-	Young           Kind = "Young"           // its first hour isn't over, Until
-	Received        Kind = "Received"        // it took moved pods, Until
+	Young           Kind = "Young"           // its first hour isn't over before Until
+	Received        Kind = "Received"        // it took pods of a move, which will have paid for itself at Until
 	NoPrice         Kind = "NoPrice"         // its price is unknown
 	Full            Kind = "Full"            // there is no capacity anywhere for Pod, and no new node may be launched for it; Resource is short
 	Dearer          Kind = "Dearer"          // the cheapest other place for its pods costs Cheapest, it costs Price

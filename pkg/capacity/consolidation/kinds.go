@@ -85,7 +85,7 @@ type pinned struct {
 	class  capacity.ClassKey
 	values string
 	least  int32
-	mates  int // pods of the class on the node; 0: they don't mind each other
+	mates  int // pods of the class on the node; 0: they don't prefer to be apart
 	// with: they prefer to be on the node of pods that are there. alone: they prefer not to be on that of others, and are not.
 	with, alone bool
 }

@@ -50,9 +50,10 @@ func (m *market) types(candidates []int) int {
 	return len(seen)
 }
 
-// alternatives returns the candidates that a new node with these pods may become instead of the offer, cheapest first: of the same pool,
-// capacity type, labels that the pods depend on and daemons, and cheaper than ceiling. On demand they cost hardly more than the cheapest;
-// spot nodes get as many types as flexible says. short says which minValues of the pool can't be met.
+// alternatives returns the candidates that a new node with these pods may be launched as instead of the offer, cheapest first. They are of the
+// same pool and capacity type, with the same daemons and the same values of the labels that the pods depend on, and cost less than ceiling.
+// On-demand candidates cost hardly more than the cheapest of them; spot candidates are of as many instance types as flexible says. short says
+// which minValues of the pool can't be met.
 func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible int) (out []int, short string) {
 	c := m.catalog
 	own := m.offers[offer]

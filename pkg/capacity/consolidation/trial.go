@@ -204,7 +204,7 @@ func (p *plan) buy(t *trial, limit, least float64) (float64, Kept) {
 	return total, Kept{}
 }
 
-// enough is how much above the lower bound the price of one node may be for it to be bought without a search for several cheaper ones.
+// enough: a single node that costs at most this many times the lower bound is bought, and no set of several nodes is searched for.
 const enough = 1.02
 
 // cheapest returns the cheapest new nodes found among the first n offers.

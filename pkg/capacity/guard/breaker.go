@@ -51,8 +51,8 @@ type Breaker struct {
 	Members []Workload
 	// Early are the times of the early probes within the last day.
 	Early []time.Time
-	// Tried are the zones in which machines failed that a breaker of several zones counts, the latest last. Its probe should go to
-	// another zone, or to the first of these, so that one bad zone doesn't keep the others closed.
+	// Tried, of a breaker that applies to all zones, are the zones in which machines failed, the latest last. Its probe should go to a
+	// zone that isn't among them, or else to the first of them, so that one bad zone doesn't keep the others closed.
 	Tried []string
 	// probes are the probes in progress, by NodeClaim; a gang has several. false: the next probe doesn't wait for this one any more, and
 	// its failure no longer counts, because it was bought before a change or another one of its gang has failed. It may still succeed.

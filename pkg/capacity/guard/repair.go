@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// repairs is the workload that stands for the repair of nodes: its breaker in a pool stops no launch, but the repair of nodes that were launched
-// since another one was repaired.
+// repairs is the workload that stands for the repair of nodes. Its breaker in a pool doesn't pause launches: it pauses the repair of nodes that
+// were launched since another node of the pool was repaired.
 var repairs = Workload{Owner: "repairs"}
 
 // repairLead is how long before its node is ended a replacement may have been bought.

@@ -218,7 +218,7 @@ const othersDeadline = 10 * time.Minute
 // Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register.
 func (l *Ledger) Tick(now time.Time) {
 	if l.freed {
-		// Capacity that was reserved is free, and no cluster event makes refused pods retry for that.
+		// Reserved capacity has become free. No cluster event tells that to refused pods, so they are planned for again here.
 		l.freed = false
 		l.Reopen(now)
 		for _, p := range l.pods {

@@ -51,7 +51,7 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 	return news
 }
 
-// refuse marks the pod as Refused and has the scheduler look at it.
+// refuse marks the pod as Refused, which opens its gate, and activates it, so that the scheduler tries it once more.
 func (l *Ledger) refuse(p *pod, why string, now time.Time) {
 	l.turnAway(p, why, now)
 	p.heard = false

@@ -78,8 +78,8 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 type Ask struct {
 	UID       types.UID
 	Class     *capacity.Class
-	DaemonSet bool                       // Object keeps capacity free for it, it keeps none for others
-	Apart     map[capacity.ClassKey]bool // from Ledger.Apart
+	DaemonSet bool                       // capacity is kept free for it; it may use what is reserved for others
+	Apart     map[capacity.ClassKey]bool // classes whose pods must not share a node with it, from Ledger.Apart
 }
 
 // Amounts returns what the scheduler counts on a node, per resource.

@@ -222,8 +222,8 @@ func (k *kinds) boundWithout(left []int, floors []float64) float64 {
 	return math.Max(bound, other.worth(floors, other.counts()))
 }
 
-// assign distributes the pieces of a pattern over the kinds' items, in order, and returns for how many candidates, at most times, the same
-// shares can be repeated.
+// assign takes the pieces of one pattern from the kinds' items, in order, and returns them as shares of these items. If enough of the same
+// items is left, the same shares are taken for more candidates; it returns for how many in all, at most times.
 func (k *kinds) assign(c pattern, at, left []int, times int) ([]Share, int) {
 	var shares []Share
 	for _, sh := range c {

@@ -12,7 +12,8 @@ import (
 type node struct {
 	index int // its domain in groups over host names
 	view  *capacity.Node
-	// candidate is the candidate that a planned node is bought as, for now; -1: an existing node.
+	// candidate is the index of the offering candidate that a planned node is bought as; it may change while the plan is made. -1: an existing
+	// node.
 	candidate int
 	content   []share
 	free      []int64

@@ -125,7 +125,7 @@ func (r *run) reset() {
 	}
 }
 
-// resume makes the placements of the order the starting point for further planning.
+// resume restores the nodes and counts as they are after the placements in order. Planning goes on from there.
 func (r *run) resume(order []binding) {
 	r.assumed, r.ordering, r.tookBack, r.resumes = nil, false, false, true
 	r.budgets = slices.Clone(r.allBudgets)

@@ -128,17 +128,17 @@ func (r *Requests) ready(d *appsv1.Deployment) error {
 	restarted, _ := time.Parse(time.RFC3339, d.Spec.Template.Annotations[annotationRestartedAt]) // zero: never, or that can't be read
 	switch s := &d.Status; {
 	case d.DeletionTimestamp != nil:
-		return errors.New("it is being deleted")
+		return errors.New("the Deployment is being deleted")
 	case d.Spec.Paused:
-		return errors.New("it is paused")
+		return errors.New("the Deployment is paused")
 	case surplus(d, int(replicas)) < 1:
-		return errors.New("its strategy creates no pod before another one ends (RollingUpdate with maxSurge of at least 1)")
+		return errors.New("the Deployment's strategy creates no pod before another one ends (RollingUpdate with maxSurge of at least 1)")
 	case s.ObservedGeneration != d.Generation || s.Replicas != replicas || s.UpdatedReplicas != replicas || s.AvailableReplicas != replicas:
-		return errors.New("its last roll-out isn't finished, or not all of its pods are available")
+		return errors.New("the Deployment's last roll-out isn't finished, or not all of its pods are available")
 	case now.Before(failed.until):
-		return fmt.Errorf("the last one moved no pod; the next is made after %s", failed.until.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the Deployment's last roll-out moved no pod; the next one is made after %s", failed.until.UTC().Format(time.RFC3339))
 	case now.Sub(restarted) < restartRest:
-		return fmt.Errorf("it was restarted at %s; the next restart is made after %s", restarted.UTC().Format(time.RFC3339), restarted.Add(restartRest).UTC().Format(time.RFC3339))
+		return fmt.Errorf("the Deployment was restarted at %s; the next restart is made after %s", restarted.UTC().Format(time.RFC3339), restarted.Add(restartRest).UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -121,11 +121,11 @@ func TestRequests(t *testing.T) {
 		{name: "a ReplicaSet of that name, another one", change: func(w *world) { w.rs.UID = "another" }, want: none},
 		{name: "a ReplicaSet without Deployment", change: func(w *world) { w.rs.OwnerReferences = nil }, want: none},
 		{name: "being deleted", change: func(w *world) { w.deployment.DeletionTimestamp = &metav1.Time{Time: epoch} }, want: "being deleted"},
-		{name: "paused", change: func(w *world) { w.deployment.Spec.Paused = true }, want: "it is paused"},
-		{name: "Recreate", change: func(w *world) { w.deployment.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType }, want: "its strategy creates no pod"},
+		{name: "paused", change: func(w *world) { w.deployment.Spec.Paused = true }, want: "the Deployment is paused"},
+		{name: "Recreate", change: func(w *world) { w.deployment.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType }, want: "the Deployment's strategy creates no pod"},
 		{name: "no surge", change: func(w *world) {
 			w.deployment.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(0))}
-		}, want: "its strategy creates no pod"},
+		}, want: "the Deployment's strategy creates no pod"},
 		{name: "a small percentage", change: func(w *world) {
 			w.deployment.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromString("1%"))}
 		}},
@@ -177,7 +177,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("patch %s", p.GetPatch())
 		}
 	}
-	if _, err := w.Restart(t.Context(), web); err == nil || !strings.Contains(err.Error(), "it was restarted at") {
+	if _, err := w.Restart(t.Context(), web); err == nil || !strings.Contains(err.Error(), "the Deployment was restarted at") {
 		t.Errorf("a second time: %v", err)
 	}
 	w = newWorld(t, nil)

@@ -11,7 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
-// memory remembers how claims compared, so that a claim is not compared again for each change of its pods. It may be lost at any moment.
+// memory remembers the last comparison of each claim with its pool and node class, so that it isn't repeated whenever a pod of the node comes
+// or goes. It may be lost at any moment.
 type memory struct {
 	mu     sync.Mutex
 	claims map[string]compared
