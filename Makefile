@@ -14,6 +14,7 @@
 # make scores   lets kube-scheduler place the pods of such days by different scores, to see what they cost; WHOLE=1 in the whole program
 # make peer     lets Karpenter itself consolidate a small cluster, as a check of the emulation; SEED=1, BALANCED=1, MOST_ALLOCATED=1
 # make neighbour moves a cluster of 50 nodes to Karpenter for AWS itself and back; NEIGHBOUR_HOLD=30m
+# make chart    packages the charts into bin/; make manifests renders manifests/ from charts/dovetail
 # make build    builds bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
 #
 # You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
@@ -32,7 +33,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour chart manifests clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -60,6 +61,7 @@ verify:
 	$(say) 'verify: go vet'
 	@before=$$(git status --porcelain 2>/dev/null || true); \
 	  go vet ./...; \
+	  go -C tools/chart vet ./...; \
 	  printf '\n== verify: staticcheck and errcheck (the first time they look at all of Kubernetes: minutes)\n'; \
 	  $(LINTER) staticcheck -tags scenes $(LINTED); \
 	  $(LINTER) errcheck -tags scenes -exclude tools/errcheck.txt $(LINTED); \
@@ -78,6 +80,8 @@ integration:
 	$(say) 'integration tests: building what they start'
 	@go build -ldflags '$(LDFLAGS)' -o bin/controlplane ./test/cluster/cmd/controlplane
 	@go build -ldflags '$(LDFLAGS)' -o bin/dovetail-scheduler ./cmd/scheduler
+	$(say) 'the charts'
+	@go -C tools/chart test -vet=off -count=1 ./...
 	$(say) 'integration tests'
 	@go test -vet=off -p 1 -count=1 -timeout 60m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet))(/|$$)|/test/worlds$$')
 	$(say) 'the demo, short'
@@ -154,6 +158,15 @@ neighbour:
 	$(say) 'neighbour: ten minutes and the hold of $(NEIGHBOUR_HOLD), and some more to build Karpenter the first time'
 	@go build -modfile=tools/neighbour/go.mod -ldflags '-s -w' -o bin/karpenter-aws github.com/aws/karpenter-provider-aws/cmd/controller
 	@go run ./test/neighbour -hold $(NEIGHBOUR_HOLD)
+
+# Charts are rendered and packaged by helm's own library, in a module of its own.
+chart:
+	$(say) 'packaging the charts'
+	@go -C tools/chart run . package --out $(CURDIR)/bin
+
+manifests:
+	$(say) 'rendering manifests/ from charts/dovetail'
+	@go -C tools/chart run . manifests
 
 clean:
 	rm -rf bin .demo .tmp

@@ -22,7 +22,7 @@ type Options struct {
 	// ControllerManager also starts kube-controller-manager. Without it nothing creates the pods of Deployments, collects garbage,
 	// evicts pods from dead nodes or finishes deleting namespaces, and pods need no ServiceAccount.
 	ControllerManager bool
-	// Manifests is the folder of manifests to apply: "secondary" (default) or "replace".
+	// Manifests is the folder of manifests to apply: "secondary" (default), "replace" or NoManifests.
 	Manifests string
 	// APIServerArgs and ControllerManagerArgs are appended to the flags that Start passes.
 	APIServerArgs, ControllerManagerArgs []string

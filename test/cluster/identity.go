@@ -52,19 +52,28 @@ func newIdentity(dir, name string, config *rest.Config) (*identity, error) {
 
 // serviceAccountIdentity requests a token of the ServiceAccount from the API server. It is valid for a day, which is longer than the
 // cluster lives.
-func (c *Cluster) serviceAccountIdentity(ctx context.Context, name string) (*identity, error) {
+func (c *Cluster) serviceAccountIdentity(ctx context.Context, namespace, name string) (*identity, error) {
 	client, err := kubernetes.NewForConfig(c.admin.config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 60 * 60)}}
-	token, err := client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", metav1.NamespaceSystem, name, err)
+		return nil, fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}
 	config := rest.AnonymousClientConfig(c.admin.config)
 	config.BearerToken = token.Status.Token
 	return newIdentity(c.Dir, name, config)
+}
+
+// ServiceAccountConfig returns a config of a ServiceAccount, and the path of its kubeconfig.
+func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, string, error) {
+	account, err := c.serviceAccountIdentity(ctx, namespace, name)
+	if err != nil {
+		return nil, "", err
+	}
+	return account.config, account.path, nil
 }
 
 // AdminConfig returns a config with all permissions. It is for the test itself, never for the scheduler.
@@ -73,7 +82,8 @@ func (c *Cluster) AdminConfig() *rest.Config { return rest.CopyConfig(c.admin.co
 // AdminKubeconfig returns the path of a kubeconfig with all permissions.
 func (c *Cluster) AdminKubeconfig() string { return c.admin.path }
 
-// SchedulerConfig returns a config of the shipped ServiceAccount kube-system/dovetail-scheduler, which has the shipped RBAC.
+// SchedulerConfig returns a config of the shipped ServiceAccount kube-system/dovetail-scheduler, which has the shipped RBAC. With the manifests
+// "replace" or NoManifests it is that of the user system:kube-scheduler.
 func (c *Cluster) SchedulerConfig() *rest.Config { return rest.CopyConfig(c.scheduler.config) }
 
 // SchedulerKubeconfig returns the path of the kubeconfig of SchedulerConfig.

@@ -30,6 +30,9 @@ const nameLabel, schedulerName = "app.kubernetes.io/name", "dovetail-scheduler"
 // fieldOwner is the field manager of what this package applies.
 const fieldOwner = client.FieldOwner("dovetail-test")
 
+// NoManifests as the folder of manifests installs neither definitions nor manifests.
+const NoManifests = "none"
+
 // Install applies the custom resource definitions and the manifests of a folder (secondary if it is empty), waits until the API server
 // serves them, and gets tokens for the scheduler and for simulated kubelets. Start and Adopt call it.
 func (c *Cluster) Install(ctx context.Context, folder string) error {
@@ -41,6 +44,26 @@ func (c *Cluster) Install(ctx context.Context, folder string) error {
 	if err := waitNamespaces(ctx, writer); err != nil {
 		return err
 	}
+	if folder != NoManifests {
+		if err := installShipped(ctx, writer, folder); err != nil {
+			return err
+		}
+	}
+	if err := createSimulatorAccount(ctx, writer); err != nil {
+		return err
+	}
+	var err error
+	if c.scheduler == nil {
+		if c.scheduler, err = c.serviceAccountIdentity(ctx, metav1.NamespaceSystem, schedulerName); err != nil {
+			return err
+		}
+	}
+	c.nodes, err = c.serviceAccountIdentity(ctx, metav1.NamespaceSystem, simulatorAccount)
+	return err
+}
+
+// installShipped applies the custom resource definitions and the manifests of a folder, and waits until the API server serves them.
+func installShipped(ctx context.Context, writer client.Client, folder string) error {
 	for _, crd := range awsapis.CRDs {
 		if err := writer.Create(ctx, crd.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating CustomResourceDefinition %s: %w", crd.Name, err)
@@ -57,21 +80,11 @@ func (c *Cluster) Install(ctx context.Context, folder string) error {
 			}
 		}
 	}
-	if err := waitServed(ctx, writer); err != nil {
-		return err
-	}
-	if err := createSimulatorAccount(ctx, writer); err != nil {
-		return err
-	}
-	var err error
-	if c.scheduler == nil {
-		if c.scheduler, err = c.serviceAccountIdentity(ctx, schedulerName); err != nil {
-			return err
-		}
-	}
-	c.nodes, err = c.serviceAccountIdentity(ctx, simulatorAccount)
-	return err
+	return waitServed(ctx, writer)
 }
+
+// WaitServed waits until every CustomResourceDefinition is established.
+func (c *Cluster) WaitServed(ctx context.Context) error { return waitServed(ctx, c.Client()) }
 
 // Apply applies YAML documents (server-side apply), as kubectl apply -f would.
 func (c *Cluster) Apply(ctx context.Context, documents []byte) error {
@@ -91,7 +104,7 @@ func apply(ctx context.Context, writer client.Client, documents []byte) error {
 			continue
 		}
 		options := []client.ApplyOption{fieldOwner, client.ForceOwnership}
-		if object.GetLabels()[nameLabel] == schedulerName {
+		if object.GetKind() == "Deployment" && object.GetLabels()[nameLabel] == schedulerName {
 			// The scheduler runs as a process here, so its Deployment is only validated by the API server.
 			options = append(options, client.DryRunAll)
 		}

@@ -65,7 +65,7 @@ func newPlane(dir, binary string, o Options) (*plane, error) {
 	if p.admin, err = p.certified(ca, "admin", pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}); err != nil {
 		return nil, err
 	}
-	if o.Manifests == "replace" {
+	if o.Manifests == "replace" || o.Manifests == NoManifests {
 		// With these manifests the scheduler replaces the cluster's own, and has the user that kubeadm gives that one.
 		if p.scheduler, err = p.certified(ca, "scheduler", pkix.Name{CommonName: "system:kube-scheduler"}); err != nil {
 			return nil, err

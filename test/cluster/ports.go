@@ -13,6 +13,15 @@ var handedOut = struct {
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
+// FreePort returns a TCP port of 127.0.0.1 that is free, as far as this process knows.
+func FreePort() (int, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return 0, err
+	}
+	return ports[0], nil
+}
+
 // freePorts returns n different free TCP ports of 127.0.0.1 that this process hasn't handed out before. Another process can still take
 // one before the child listens on it, so callers retry.
 func freePorts(n int) ([]int, error) {

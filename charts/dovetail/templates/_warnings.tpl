@@ -1,0 +1,65 @@
+{{- /* What has no meaning here, or another one than its author may expect: one line each, printed by NOTES.txt. */}}
+{{- define "dovetail.warnings" -}}
+{{- $s := .Values.settings }}
+{{- $c := .Values.controller }}
+{{- $without := list }}
+{{- range $name := list "image" "metrics" "healthProbe" }}
+{{- if hasKey $c $name }}{{ $without = append $without (printf "controller.%s" $name) }}{{ end }}
+{{- end }}
+{{- range $name := list "logOutputPaths" "logErrorOutputPaths" }}
+{{- if hasKey $.Values $name }}{{ $without = append $without $name }}{{ end }}
+{{- end }}
+{{- range $name := splitList " " (include "dovetail.foreignSettings" .) }}
+{{- if hasKey $s $name }}{{ $without = append $without (printf "settings.%s" $name) }}{{ end }}
+{{- end }}
+{{- with $without }}
+- These values of Karpenter's chart have no effect: {{ join ", " . }}.
+{{- end }}
+{{- if hasKey $c "image" }}
+- controller.image is the image of Karpenter's controller. Dovetail's own is named by image.repository, image.tag and image.digest.
+{{- end }}
+{{- if hasKey $c "metrics" }}
+- controller.metrics.port: metrics are on port 10259 over HTTPS, as those of kube-scheduler.
+{{- end }}
+{{- if $s.isolatedVPC }}
+- settings.isolatedVPC: Dovetail asks for prices all the same. Where it gets no answer it estimates them, and the metric dovetail_aws_prices_estimated says so.
+{{- end }}
+{{- if $s.enableZonalShift }}
+- settings.enableZonalShift: Dovetail doesn't follow zonal shifts. To leave out a zone, use the requirements of the pools.
+{{- end }}
+{{- if eq (toString $s.ignoreDRARequests) "false" }}
+- settings.ignoreDRARequests: false has no effect: pods with unallocated dynamic resource claims don't cause launches.
+{{- end }}
+{{- if $s.disableClusterStateObservability }}
+- settings.disableClusterStateObservability: there is nothing to switch off.
+{{- end }}
+{{- $gates := $s.featureGates | default dict }}
+{{- if $gates.capacityBuffer }}
+- settings.featureGates.capacityBuffer: Dovetail doesn't act on CapacityBuffers. A Deployment of pause pods with a low priority has the same effect.
+{{- end }}
+{{- range $name := list "nodeRepair" "nodeOverlay" "reservedCapacity" "spotToSpotConsolidation" "staticCapacity" }}
+{{- if eq (toString (get $gates $name)) "false" }}
+- settings.featureGates.{{ $name }}: false has no effect: this is always on.{{ if eq $name "nodeRepair" }} The annotation dovetail.sh/repair: "off" on a pool turns repair off.{{ end }}
+{{- end }}
+{{- end }}
+{{- if and (eq (toString $s.batchIdleDuration) "1s") (eq (toString $s.batchMaxDuration) "10s") }}
+- settings.batchIdleDuration and batchMaxDuration are Karpenter's defaults. Dovetail's own, 300ms and 3s, launch sooner: leave both out.
+{{- end }}
+{{- if eq .Values.podDisruptionBudget.name "karpenter" }}
+- podDisruptionBudget.name: karpenter is the budget of Karpenter's chart. This one is called {{ include "dovetail.fullname" . }}.
+{{- end }}
+{{- if and (not $s.interruptionQueue) }}
+- settings.interruptionQueue is empty: Dovetail doesn't learn that EC2 reclaims a spot instance, and its pods end without a drain.
+{{- end }}
+{{- if and $s.interruptionQueue (ne $s.interruptionQueue (printf "Dovetail-%s" $s.clusterName)) }}
+- settings.interruptionQueue is {{ $s.interruptionQueue }}. If that is Karpenter's queue and Karpenter still reads it, each of the two misses messages: the stack of manifests/iam creates one called Dovetail-{{ $s.clusterName }}.
+{{- end }}
+{{- if semverCompare ">=1.37.0-0" .Capabilities.KubeVersion.Version }}
+- Kubernetes {{ .Capabilities.KubeVersion.Version }}: this version of Dovetail has been tested with API servers 1.34 to 1.36.
+{{- end }}
+{{- if eq .Values.mode "replace" }}
+{{- if or .Values.serviceMonitor.enabled .Values.networkPolicy.enabled .Values.namespacePolicy.enabled }}
+- serviceMonitor, networkPolicy and namespacePolicy have no effect in mode replace: the static pods use their machine's network, and all pods are theirs.
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// variables are what the shell of someone who follows docs/install.md knows.
+var variables = strings.NewReplacer("$CLUSTER", "blue", "$REGION", "us-west-2", "$ACCOUNT", "111122223333", "$PARTITION", "aws",
+	"$REPOSITORY", "111122223333.dkr.ecr.us-west-2.amazonaws.com/dovetail-scheduler",
+	"$ENDPOINT", "https://10.0.0.1:6443", "$CA_BUNDLE", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==", "$SERVICE_CIDR", "10.96.0.0/12")
+
+var (
+	helmCommand = regexp.MustCompile(`(?m)^ +helm upgrade --install (\S+) bin/(\S+)-([0-9.]+)\.tgz ((?:.*\\\n)*.*)$`)
+	setFlag     = regexp.MustCompile(`--set (?:'([^']*)'|"([^"]*)"|([^\s` + "`" + `)]+))`)
+	makeCommand = regexp.MustCompile("(?m)(?:^ +|`)make (\\w+)")
+)
+
+func setsOf(text string) (sets []string) {
+	for _, m := range setFlag.FindAllStringSubmatch(text, -1) {
+		sets = append(sets, variables.Replace(m[1]+m[2]+m[3]))
+	}
+	return sets
+}
+
+// The commands of docs/install.md install charts that exist, with values that they have, and everything that the page says of them is there.
+func TestDocumentedCommands(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	if err := runPackage(root, []string{"--out", out}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	commands := helmCommand.FindAllStringSubmatch(string(page), -1)
+	if len(commands) != 3 {
+		t.Errorf("%d helm commands, want 3: definitions, beside the scheduler, in its place", len(commands))
+	}
+	inCommands := map[string]bool{}
+	for _, command := range commands {
+		name, chart, version, rest := command[1], command[2], command[3], command[4]
+		if name != chart || !strings.Contains(rest, "--namespace kube-system") {
+			t.Errorf("%s installs %s as %s", command[0], chart, name)
+		}
+		sets := setsOf(rest)
+		for _, s := range sets {
+			inCommands[s] = true
+		}
+		values, err := readValues(nil, sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := release{name: name, namespace: "kube-system", kubeVersion: kubeVersion}
+		rendered, err := r.render(filepath.Join(out, fmt.Sprintf("%s-%s.tgz", chart, version)), values)
+		if err != nil {
+			t.Errorf("%s: %v", command[0], err)
+		} else if notes := rendered.notes(); strings.Contains(notes, "WARNINGS") || regexp.MustCompile(`\$[A-Z]{3}`).MatchString(rendered.documents()) {
+			t.Errorf("%s: it warns, or leaves a variable:\n%s", command[0], notes)
+		}
+	}
+	single := 0
+	for _, set := range setsOf(string(page)) {
+		if inCommands[set] {
+			continue
+		}
+		single++
+		if set == "karpenter=false" || set == "podGroups=false" || set == "provisioners=true" {
+			set = ""
+		}
+		if _, err := render(t, release{}, set); err != nil {
+			t.Errorf("--set %s: %v", set, err)
+		}
+	}
+	if single < 8 {
+		t.Errorf("%d values in the text: this test reads the page wrongly", single)
+	}
+	// What a role for people, a metric's rule and so on is switched on by exists.
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-zA-Z.]+)`").FindAllStringSubmatch(string(page), -1) {
+		if _, err := render(t, release{}, m[1]+"=true"); err != nil {
+			t.Errorf("%s: %v", m[1], err)
+		}
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"install.md", "development.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range makeCommand.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("docs/%s names make %s, which the Makefile doesn't have", file, m[1])
+			}
+		}
+	}
+}
