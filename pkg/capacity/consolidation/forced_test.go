@@ -179,3 +179,18 @@ func TestNoSavingWithUnprovenNodes(t *testing.T) {
 		t.Errorf("moves: %+v, kept %+v", p.Moves, p.Kept)
 	}
 }
+
+// A node that has to go is emptied also where new nodes for its pods cost more than it does, such as nodes on demand in place of a spot node.
+func TestForcedAtAnyPrice(t *testing.T) {
+	pool := onDemand()
+	for _, reason := range []Reason{Interrupted, Drifted} {
+		w := newWorld(t, pool)
+		w.add(pool, "c.4", classOf(t, testPod("x", 3000, 4096)), 1)
+		w.candidates[0].Price, w.candidates[0].Forced = 0.001, reason
+		w.allow("default", 1)
+		p := w.propose()
+		if len(p.Moves) != 1 || len(p.Moves[0].New) != 1 || len(p.Moves[0].Placements) != 1 {
+			t.Errorf("%s: moves %+v, kept %+v", reason, p.Moves, p.Kept)
+		}
+	}
+}

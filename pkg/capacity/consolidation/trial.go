@@ -63,8 +63,8 @@ type plan struct {
 // lowest is the smallest part of a node's price that a move must save, so that rounding saves nothing.
 const lowest = 1e-6
 
-// try finds out what emptying the nodes would mean, and leaves everything as it was. forced: they have to go, at any price. A trial whose
-// score is below least may be rough.
+// try finds out what emptying the nodes would mean, and leaves everything as it was. forced: they have to go, at any price, and the
+// trial is never rough; any other is if its score is below least.
 func (p *plan) try(from []int32, least float64, forced bool) *trial {
 	t := &trial{from: from}
 	ceiling := 0.0
@@ -159,7 +159,7 @@ func (p *plan) hopeless(t *trial, limit, least float64) (low float64, why Kept, 
 	switch {
 	case low >= limit:
 		return 0, Kept{Kind: Dearer, Cheapest: low}, true
-	case (t.saves-low)/t.disruption < least:
+	case !forced && (t.saves-low)/t.disruption < least:
 		t.rough = true
 		return low, Kept{}, true
 	}
