@@ -1,5 +1,7 @@
 package consolidation
 
+import "slices"
+
 // balancedThreshold is 1/k with Karpenter's k of 2.
 const balancedThreshold = 0.5
 
@@ -34,6 +36,9 @@ func totalsOf(candidates []Candidate) map[string]totals {
 // part of the pool's cost that is saved, over the part of the pool's disruption. What a move of nodes of several pools saves is divided among
 // the pools in proportion to what their nodes cost.
 func (c *cluster) balancedScore(nodes []int32, saves float64, all map[string]totals) (lowest float64, scored bool) {
+	if !slices.ContainsFunc(nodes, func(at int32) bool { return c.o.Pools[c.nodes[at].c.Pool].Consolidate == Balanced }) {
+		return 0, false
+	}
 	pools := map[string]totals{}
 	cost := 0.0
 	var order []string

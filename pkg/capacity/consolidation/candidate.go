@@ -66,9 +66,6 @@ const (
 // Budgeted reports whether disruption budgets limit the reason.
 func (r Reason) Budgeted() bool { return r == Empty || r == Underutilized || r == Drifted }
 
-// empty reports whether no pod of the node counts, as Karpenter's IsEmpty does.
-func (c *Candidate) empty() bool { return c.podCost() <= 0 }
-
 // disruption returns the node's disruption cost as Karpenter's policy Balanced counts it.
 func (c *Candidate) disruption() float64 { return 1 + c.podCost() + c.OtherPods }
 

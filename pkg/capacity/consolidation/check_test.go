@@ -54,7 +54,7 @@ func (w *world) checkNodes(p *Proposal) (moved map[string]bool) {
 			if m.Reason == Underutilized && (young || w.options.Now.Before(c.ReceivedUntil) || policy.Consolidate == WhenEmpty || !known(c.Price)) {
 				w.t.Errorf("%s is young, has received pods, is of a pool with WhenEmpty or of unknown price, and is emptied", n)
 			}
-			if m.Reason == Empty && !c.empty() || m.Reason != Empty && m.Reason != Underutilized && c.Forced == "" && len(m.Nodes) == 1 {
+			if m.Reason == Empty && c.podCost() > 0 || m.Reason != Empty && m.Reason != Underutilized && c.Forced == "" && len(m.Nodes) == 1 {
 				w.t.Errorf("%s is emptied for reason %s", n, m.Reason)
 			}
 		}

@@ -1,7 +1,6 @@
 package consolidation
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -27,6 +26,7 @@ type cluster struct {
 	memory  int
 	// admitted are, by asks, the nodes that pods may be on; nil: not known yet.
 	admitted [][]int8
+	counted  []share // reused
 }
 
 type refusal struct {
@@ -46,10 +46,10 @@ type node struct {
 	pods, own []share
 	// from are the pods that the plan brought, with the node where they are now.
 	from []arrival
-	// disruption is 1 and the disruption costs of pods.
-	disruption float64
-	offer      int // of a new node
-	types      int // see purchase
+	// disruption is 1 and the disruption costs of pods; podCost are those of its own pods.
+	disruption, podCost float64
+	offer               int // of a new node
+	types               int // see purchase
 	// gone: the plan empties it. closed: it gets no pods.
 	gone, closed bool
 	parent       int32 // of the set of nodes that are one move, see joins.go
@@ -99,22 +99,28 @@ func newCluster(view *capacity.View, candidates []Candidate, o *Options, mem *me
 
 // candidate returns a candidate's node, and counts its pods by kind.
 func (c *cluster) candidate(x *Candidate, n *capacity.Node) node {
-	out := node{c: x, view: n, price: x.Price, closed: n.Closed || x.Ending || x.Forced != "", disruption: 1 + x.podCost()}
+	out := node{c: x, view: n, price: x.Price, closed: n.Closed || x.Ending || x.Forced != "", podCost: x.podCost()}
+	out.disruption = 1 + out.podCost
 	if !known(x.Price) {
 		out.price = 0
 	}
+	own, i := c.counted[:0], 0
 	for j := range x.Pods {
 		p := &x.Pods[j]
 		k := c.kinds.of(p, n, x)
-		i, found := slices.BinarySearchFunc(out.own, k, func(s share, kind int32) int { return cmp.Compare(s.kind, kind) })
-		if !found {
-			out.own = slices.Insert(out.own, i, share{k, 0})
+		if i >= len(own) || own[i].kind != k {
+			found := false
+			if i, found = position(own, k); !found {
+				own = slices.Insert(own, i, share{k, 0})
+			}
 		}
-		out.own[i].n++
+		own[i].n++
 		c.kinds.all[k].count++
 		c.kinds.all[k].weight += max(0, p.Cost)
 	}
-	out.pods = slices.Clone(out.own)
+	c.counted = own
+	shares := append(make([]share, 0, 2*len(own)+4), own...) // the plan puts some more on most nodes
+	out.own, out.pods = shares[:len(own):len(own)], append(shares[len(own):], own...)
 	return out
 }
 
@@ -129,16 +135,16 @@ func (c *cluster) measure() {
 	pods := map[string]int{}
 	length := c.kinds.dims.Len()
 	numbers := make([]int64, 0, 2*length*len(c.nodes)) // side by side, since trials read both of one node after another
-	vector := func(v []int64) []int64 {
+	vector := func(amounts capacity.Resources, volumes map[string]int64) []int64 {
 		at := len(numbers)
-		numbers = append(numbers, v...)
+		numbers = c.kinds.dims.AppendRoom(numbers, amounts, volumes)
 		return numbers[at:len(numbers):len(numbers)]
 	}
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		n.parent, n.joined, n.offer = int32(i), 1, -1
-		n.free = vector(c.kinds.dims.Room(n.view.Free, n.view.VolumesFree))
-		n.size = vector(c.kinds.dims.Room(n.view.Allocatable, nil))
+		n.free = vector(n.view.Free, n.view.VolumesFree)
+		n.size = vector(n.view.Allocatable, nil)
 		if n.c != nil && known(n.c.Price) {
 			c.mean[n.c.Pool] += n.price
 			pods[n.c.Pool] += len(n.c.Pods)
@@ -229,7 +235,7 @@ func (c *cluster) put(at, kind int32, n int32) {
 		}
 	}
 	x.disruption += k.weight * float64(n)
-	i, found := slices.BinarySearchFunc(x.pods, kind, func(s share, kind int32) int { return cmp.Compare(s.kind, kind) })
+	i, found := position(x.pods, kind)
 	switch {
 	case !found:
 		x.pods = slices.Insert(x.pods, i, share{kind, n})
@@ -238,6 +244,14 @@ func (c *cluster) put(at, kind int32, n int32) {
 	default:
 		x.pods[i].n += n
 	}
+}
+
+// position returns the place of a kind among pods, and whether it is there.
+func position(pods []share, kind int32) (i int, found bool) {
+	for i < len(pods) && pods[i].kind < kind {
+		i++
+	}
+	return i, i < len(pods) && pods[i].kind == kind
 }
 
 // fits reports whether one pod fits the capacity.

@@ -15,49 +15,34 @@ type draft struct {
 	added []int32 // new
 	Move
 	short string // minValues that can't be met
+	made  bool   // it is proposed
 }
 
-// collapse turns the plan's steps into moves, in order of their first nodes. forced are the nodes that have to go.
+// collapse turns the plan's steps into moves, in order of their first nodes. Their placements are left to place.
 func (p *plan) collapse() []*draft {
 	c := p.c
-	of := map[int32]*draft{}
+	p.drafts = make([]*draft, c.existing)
 	var out []*draft
-	queues := map[int32]map[int32][]*Pod{}
-	for at := range c.nodes {
+	for at := range c.nodes[:c.existing] {
 		n := &c.nodes[at]
 		if !n.gone || n.c == nil || n.parent < 0 {
 			continue
 		}
 		root := c.root(int32(at))
-		d := of[root]
+		d := p.drafts[root]
 		if d == nil {
 			d = &draft{}
-			of[root] = d
+			p.drafts[root] = d
 			out = append(out, d)
 		}
+		p.drafts[at] = d
 		d.nodes = append(d.nodes, int32(at))
 		d.Nodes = append(d.Nodes, n.c.Node)
-		queues[int32(at)] = c.podsByKind(n)
 	}
-	for at := range c.nodes {
-		n := &c.nodes[at]
-		if n.gone || len(n.from) == 0 {
-			continue
-		}
-		name := ""
-		if n.view == nil {
-			name = fmt.Sprintf("new/%d", at-c.existing)
-			d := of[c.root(int32(at))]
+	for at := c.existing; at < len(c.nodes); at++ {
+		if n := &c.nodes[at]; !n.gone && len(n.from) > 0 {
+			d := p.drafts[c.root(int32(at))]
 			d.added = append(d.added, int32(at))
-		} else {
-			name = n.view.Name
-		}
-		for _, a := range n.from {
-			d, queue := of[c.root(a.origin)], queues[a.origin]
-			for _, pod := range queue[a.kind][:a.n] {
-				d.Placements = append(d.Placements, capacity.Placement{Class: pod.Class, Pod: pod.Ref, Node: name})
-			}
-			queue[a.kind] = queue[a.kind][a.n:]
 		}
 	}
 	for _, d := range out {
@@ -65,6 +50,45 @@ func (p *plan) collapse() []*draft {
 		p.price(d)
 	}
 	return out
+}
+
+// place sets the placements of the moves that are made, in order of the new places.
+func (p *plan) place() {
+	c := p.c
+	queues := map[int32]map[int32][]*Pod{}
+	for at := range c.nodes {
+		n := &c.nodes[at]
+		if n.gone || len(n.from) == 0 {
+			continue
+		}
+		name := ""
+		for _, a := range n.from {
+			d := p.drafts[a.origin]
+			if !d.made {
+				continue
+			}
+			if name == "" {
+				name = c.name(int32(at))
+			}
+			queue, known := queues[a.origin]
+			if !known {
+				queue = c.podsByKind(&c.nodes[a.origin])
+				queues[a.origin] = queue
+			}
+			for _, pod := range queue[a.kind][:a.n] {
+				d.Placements = append(d.Placements, capacity.Placement{Class: pod.Class, Pod: pod.Ref, Node: name})
+			}
+			queue[a.kind] = queue[a.kind][a.n:]
+		}
+	}
+}
+
+// name returns the name of a node, or the ID of a new one.
+func (c *cluster) name(at int32) string {
+	if n := &c.nodes[at]; n.view != nil {
+		return n.view.Name
+	}
+	return fmt.Sprintf("new/%d", int(at)-c.existing)
 }
 
 // podsByKind returns a candidate's pods by kind, in their order.
@@ -85,7 +109,7 @@ func (p *plan) price(d *draft) {
 	for _, at := range d.nodes {
 		x := c.nodes[at].c
 		old += c.nodes[at].price
-		d.Disruption += 1 + x.podCost()
+		d.Disruption += 1 + c.nodes[at].podCost
 		d.Accrued += c.o.Accrual.Of(x.Node, c.o.Now)
 		d.Cost += c.restarts(x) + c.overlap(x, c.nodes[at].price*x.Drain.Hours())
 		drain = math.Max(drain, x.Drain.Hours())
@@ -159,7 +183,7 @@ func (p *plan) planned(at int32, ceiling float64, tight bool) (out *capacity.Pla
 		offers = slices.DeleteFunc(slices.Clone(offers), func(b int) bool { return m.catalog.Candidates[b].Price > price(0) })
 	}
 	node := *m.catalog.Template(offers, m.daemons)
-	node.ID = fmt.Sprintf("new/%d", int(at)-p.c.existing)
+	node.ID = p.c.name(at)
 	node.Requests = capacity.Resources{}
 	for _, d := range node.Daemons {
 		node.Requests.Add(d.Class.Requests, 1)

@@ -11,38 +11,60 @@ const compared = 32
 
 // receivers are the nodes that may get pods, in the order in which they are tried: first those that can never be emptied, then the others,
 // those first whose pods are worth most of their price. Capacity only shrinks while a plan is made, so a node that has none left for a
-// kind, or takes none, leaves the kind's list.
+// kind, or takes none, leaves the kind's line for good.
+//
+// A trial reads the first nodes of a line for each kind of its pods, and leaves everything as it was; a plan makes thousands of trials, and
+// only those that are carried out change a few nodes each. A line therefore keeps what it knows of a node until that node changes.
 type receivers struct {
 	c     *cluster
 	order []int32
-	free  [][]int64 // of the nodes in order
-	// next links, by kind, the positions in order that may have capacity; position 0 is before the first node. nil: not needed yet.
-	next [][]int32
-	last []int32 // the last position that is linked
+	free  []int64 // of the first nodes in order, those that there were in the beginning
+	first int     // how many there were
+	lines []*line // by kind; nil: not needed yet
+	marks []mark  // by node
 
-	// stamp marks nodes of the trial that is being made: excluded are those that it empties, touched those that it has put pods on.
-	stamp             int32
-	excluded, touched []int32
-	window            []int32 // positions, reused
+	stamp  int32      // of the trial that is being made
+	window []standing // reused
+}
+
+// mark is what has happened to a node.
+type mark struct {
+	// changed counts how often the plan has changed it.
+	changed int32
+	// excluded and touched are stamps of trials: the last one that emptied it, and the last one that put pods on it.
+	excluded, touched int32
+}
+
+// line is the nodes that may have capacity for pods of a kind, in order, as far as they have been looked at.
+type line struct {
+	nodes []standing
+	next  int // the position in the receivers' order that is looked at next
+	begun int // how many receivers there were when the line was begun
+}
+
+// standing is a node's place in a line, or among those that are compared.
+type standing struct {
+	at int32
+	// version is mark.changed of when score was found; -1: it hasn't been.
+	version int32
+	// score is how badly balanced and empty another pod of the kind leaves the node.
+	score float64
 }
 
 func newReceivers(c *cluster, order []int32) *receivers {
-	r := &receivers{c: c, order: append([]int32{-1}, order...), next: make([][]int32, len(c.kinds.all)), last: make([]int32, len(c.kinds.all))}
-	r.excluded, r.touched = make([]int32, len(c.nodes)), make([]int32, len(c.nodes))
-	r.free = make([][]int64, 1, len(r.order))
-	numbers := make([]int64, 0, len(order)*c.kinds.dims.Len())
-	for _, at := range order { // list reads one after another
-		n, from := &c.nodes[at], len(numbers)
-		numbers = append(numbers, n.free...)
-		n.free = numbers[from:len(numbers):len(numbers)]
-		r.free = append(r.free, n.free)
+	r := &receivers{c: c, order: order, first: len(order), lines: make([]*line, len(c.kinds.all)), marks: make([]mark, len(c.nodes), cap(c.nodes))}
+	r.free = make([]int64, 0, len(order)*c.kinds.dims.Len())
+	for _, at := range order { // extend reads one after another
+		n, from := &c.nodes[at], len(r.free)
+		r.free = append(r.free, n.free...)
+		n.free = r.free[from:len(r.free):len(r.free)]
 	}
 	return r
 }
 
 // receiverOrder returns the nodes that may get pods in order.
 func (c *cluster) receiverOrder() []int32 {
-	var out []int32
+	out := make([]int32, 0, len(c.nodes))
 	rank := make([]float64, len(c.nodes))
 	for i := range c.nodes {
 		n := &c.nodes[i]
@@ -57,7 +79,7 @@ func (c *cluster) receiverOrder() []int32 {
 			rank[i] = c.waste(n) / n.price
 		}
 	}
-	slices.SortStableFunc(out, func(a, b int32) int { return cmp.Compare(rank[a], rank[b]) })
+	slices.SortFunc(out, func(a, b int32) int { return cmp.Or(cmp.Compare(rank[a], rank[b]), cmp.Compare(a, b)) })
 	return out
 }
 
@@ -74,38 +96,49 @@ func (c *cluster) mayEverGo(n *node) bool {
 
 // add appends a new node.
 func (r *receivers) add(at int32) {
-	r.order, r.free = append(r.order, at), append(r.free, r.c.nodes[at].free)
-	r.excluded, r.touched = append(r.excluded, -1), append(r.touched, -1)
-	position := int32(len(r.order) - 1)
-	for kind, next := range r.next {
-		if next != nil {
-			r.next[kind] = append(next, 0)
-			r.next[kind][r.last[kind]] = position
-			r.last[kind] = position
-		}
-	}
+	r.order, r.marks = append(r.order, at), append(r.marks, mark{})
 }
 
-// list returns a kind's links: in the beginning, to the nodes that have capacity now, or that only this trial may have filled.
-func (r *receivers) list(kind int32) []int32 {
-	if r.next[kind] == nil {
-		next, last, need := make([]int32, len(r.order)), int32(0), r.c.kinds.all[kind].need
-		for i := int32(1); i < int32(len(next)); i++ {
-			if at := r.order[i]; fits(r.free[i], need) && r.c.admits(kind, at) || r.touched[at] == r.stamp {
-				next[last], last = i, i
-			}
-		}
-		r.next[kind], r.last[kind] = next, last
-	}
-	return r.next[kind]
-}
+// changed says that the plan has changed a node.
+func (r *receivers) changed(at int32) { r.marks[at].changed++ }
 
 // begin begins a trial that empties these nodes.
 func (r *receivers) begin(from []int32) {
 	r.stamp++
 	for _, at := range from {
-		r.excluded[at] = r.stamp
+		r.marks[at].excluded = r.stamp
 	}
+}
+
+// line returns a kind's line.
+func (r *receivers) line(kind int32) *line {
+	if r.lines[kind] == nil {
+		r.lines[kind] = &line{begun: len(r.order)}
+	}
+	return r.lines[kind]
+}
+
+// extend appends the next node that may have capacity, or that only this trial may have filled, to a kind's line. It returns false if there is
+// none.
+func (r *receivers) extend(l *line, kind int32) bool {
+	need := r.c.kinds.all[kind].need
+	for l.next < len(r.order) {
+		i := l.next
+		at := r.order[i]
+		l.next++
+		if i < l.begun && r.marks[at].touched != r.stamp {
+			free := r.c.nodes[at].free
+			if i < r.first {
+				free = r.free[i*len(need):][:len(need)]
+			}
+			if !fits(free, need) || !r.c.admits(kind, at) {
+				continue
+			}
+		}
+		l.nodes = append(l.nodes, standing{at: at, version: -1})
+		return true
+	}
+	return false
 }
 
 // place is pods that a trial puts on a node.
@@ -118,68 +151,75 @@ func (r *receivers) fill(s share, log []place, join func(at int32) bool) ([]plac
 	if kind.fixed {
 		return log, s.n
 	}
-	next := r.list(s.kind)
-	before, left := int32(0), s.n
+	l, left, looked := r.line(s.kind), s.n, 0
 	r.window = r.window[:0]
 	for left > 0 {
-		for len(r.window) < compared {
-			position := next[before]
-			if position == 0 {
-				break
-			}
-			at := r.order[position]
-			n := &r.c.nodes[at]
-			if !fits(n.free, kind.need) || !r.c.admits(s.kind, at) {
-				if !n.gone && r.touched[at] == r.stamp { // this trial alone may have filled it
-					before = position
-					continue
-				}
-				next[before] = next[position]
-				if r.last[s.kind] == position {
-					r.last[s.kind] = before
-				}
-				continue
-			}
-			before = position
-			if r.excluded[at] == r.stamp || n.view == nil && join != nil && !join(at) || r.c.besides(s.kind, n, 1) == 0 {
-				continue
-			}
-			r.window = append(r.window, at)
+		for len(r.window) < compared && (looked < len(l.nodes) || r.extend(l, s.kind)) {
+			looked = r.look(l, looked, s.kind, join)
 		}
 		if len(r.window) == 0 {
 			break
 		}
-		i := r.best(kind)
-		at := r.window[i]
+		i := best(r.window)
+		at := r.window[i].at
 		r.c.put(at, s.kind, 1)
-		r.touched[at] = r.stamp
+		r.marks[at].touched = r.stamp
 		if last := len(log) - 1; last >= 0 && log[last].at == at && log[last].kind == s.kind {
 			log[last].n++
 		} else {
 			log = append(log, place{at, s.kind, 1})
 		}
 		left--
-		if !fits(r.c.nodes[at].free, kind.need) || r.c.besides(s.kind, &r.c.nodes[at], 1) == 0 {
+		if n := &r.c.nodes[at]; !fits(n.free, kind.need) || r.c.besides(s.kind, n, 1) == 0 {
 			r.window = slices.Delete(r.window, i, i+1)
+		} else {
+			r.window[i].score = r.c.score(n, kind)
 		}
 	}
 	return log, left
 }
 
-// best returns which node of the window is left best balanced and fullest by another pod of the kind.
-func (r *receivers) best(k *kind) int {
-	if len(r.window) == 1 {
-		return 0
+// look appends the i-th node of a kind's line to those that are compared, if it takes a pod. It returns the number of the next one.
+func (r *receivers) look(l *line, i int, kind int32, join func(at int32) bool) (next int) {
+	x := &l.nodes[i]
+	m, k := &r.marks[x.at], &r.c.kinds.all[kind]
+	score := x.score
+	if touched := m.touched == r.stamp; touched || m.changed != x.version {
+		n := &r.c.nodes[x.at]
+		if !fits(n.free, k.need) || !r.c.admits(kind, x.at) {
+			if touched && !n.gone { // this trial alone may have filled it
+				return i + 1
+			}
+			l.nodes = slices.Delete(l.nodes, i, i+1)
+			return i
+		}
+		score = r.c.score(n, k)
+		if !touched {
+			x.version, x.score = m.changed, score
+		}
 	}
+	if m.excluded == r.stamp || int(x.at) >= r.c.existing && join != nil && !join(x.at) || k.special() && r.c.besides(kind, &r.c.nodes[x.at], 1) == 0 {
+		return i + 1
+	}
+	r.window = append(r.window, standing{at: x.at, score: score})
+	return i + 1
+}
+
+// best returns which node is left best balanced and fullest by another pod.
+func best(window []standing) int {
 	best, least := 0, math.Inf(1)
-	for i, at := range r.window {
-		n := &r.c.nodes[at]
-		cpu, memory := part(n, k, r.c.cpu), part(n, k, r.c.memory)
-		if x := math.Abs(cpu-memory) + 0.2*(cpu+memory); x < least {
+	for i := range window {
+		if x := window[i].score; x < least {
 			best, least = i, x
 		}
 	}
 	return best
+}
+
+// score returns how badly balanced and empty another pod of the kind leaves the node.
+func (c *cluster) score(n *node, k *kind) float64 {
+	cpu, memory := part(n, k, c.cpu), part(n, k, c.memory)
+	return math.Abs(cpu-memory) + 0.2*(cpu+memory)
 }
 
 // part returns the part of a node's capacity that is free after a pod of the kind is put there.
@@ -193,17 +233,18 @@ func part(n *node, k *kind, d int) float64 {
 // homeless appends the pods for whose kinds it is known that no existing node has capacity: fill would leave them over.
 func (r *receivers) homeless(pods, log []share) []share {
 	for _, s := range pods {
-		if r.c.kinds.all[s.kind].fixed || r.next[s.kind] != nil && r.exhausted(r.next[s.kind]) {
+		if r.c.kinds.all[s.kind].fixed || r.lines[s.kind] != nil && r.exhausted(s.kind) {
 			log = append(log, s)
 		}
 	}
 	return log
 }
 
-// exhausted reports whether a kind's list has no other nodes than those that the trial empties.
-func (r *receivers) exhausted(next []int32) bool {
-	for position := next[0]; position != 0; position = next[position] {
-		if r.excluded[r.order[position]] != r.stamp {
+// exhausted reports whether a kind's line has no other nodes than those that the trial empties.
+func (r *receivers) exhausted(kind int32) bool {
+	l := r.lines[kind]
+	for i := 0; i < len(l.nodes) || r.extend(l, kind); i++ {
+		if r.marks[l.nodes[i].at].excluded != r.stamp {
 			return false
 		}
 	}

@@ -1,7 +1,6 @@
 package consolidation
 
 import (
-	"container/heap"
 	"math"
 	"time"
 )
@@ -21,53 +20,86 @@ type attempt struct {
 // attempts are a heap, the highest score first; among equals the order is that of the nodes.
 type attempts []attempt
 
-func (a attempts) Len() int { return len(a) }
-func (a attempts) Less(i, j int) bool {
+func (a attempts) before(i, j int) bool {
 	if a[i].score != a[j].score {
 		return a[i].score > a[j].score
 	}
 	return a[i].at < a[j].at
 }
-func (a attempts) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *attempts) Push(x any)   { *a = append(*a, x.(attempt)) }
-func (a *attempts) Pop() any {
-	old := *a
-	x := old[len(old)-1]
-	*a = old[:len(old)-1]
-	return x
+
+// down moves an attempt down to its place.
+func (a attempts) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(a) {
+			return
+		}
+		if right := child + 1; right < len(a) && a.before(right, child) {
+			child = right
+		}
+		if !a.before(child, i) {
+			return
+		}
+		a[i], a[child] = a[child], a[i]
+		i = child
+	}
+}
+
+// second returns the highest score but for the first attempt's; -Inf: there is no other.
+func (a attempts) second() float64 {
+	score := math.Inf(-1)
+	for i := 1; i < min(3, len(a)); i++ {
+		score = max(score, a[i].score)
+	}
+	return score
+}
+
+// order makes a heap of the attempts.
+func (a attempts) order() {
+	for i := len(a)/2 - 1; i >= 0; i-- {
+		a.down(i)
+	}
+}
+
+// pop removes the first attempt.
+func (a *attempts) pop() {
+	last := len(*a) - 1
+	(*a)[0] = (*a)[last]
+	(*a)[last] = attempt{}
+	*a = (*a)[:last]
+	a.down(0)
 }
 
 // singles empties the nodes one at a time, always the one that saves most per disruption, as long as that is worth it. p.kept gets the
 // reason for each node that is not emptied. Scores only fall while a plan is made, because capacity is used up; so a score found earlier is an upper
 // bound, and a node is tried again only when it has the highest.
 func (p *plan) singles(nodes []int32) {
-	var queue attempts
+	queue := make(attempts, 0, len(nodes))
 	for _, at := range nodes {
 		n := &p.c.nodes[at]
 		queue = append(queue, attempt{at: at, score: n.price / n.disruption})
 	}
-	heap.Init(&queue)
-	for queue.Len() > 0 {
-		x := heap.Pop(&queue).(attempt)
+	queue.order()
+	for len(queue) > 0 {
+		x := &queue[0]
 		n := &p.c.nodes[x.at]
 		if top := n.price / n.disruption; x.t == nil && top < x.score*(1-1e-12) { // it has got pods since
 			x.score = top
-			heap.Push(&queue, x)
+			queue.down(0)
 			continue
 		}
 		least, threshold := p.least(n)
 		if x.score < least {
 			p.kept[x.at] = p.tooLittle(n, x, least, threshold)
+			queue.pop()
 			continue
 		}
+		next := queue.second() * (1 - 1e-12)
 		if x.t == nil || x.step != p.steps {
-			enough := least
-			if queue.Len() > 0 {
-				enough = max(least, queue[0].score*(1-1e-12))
-			}
-			x.t, x.step = p.try([]int32{x.at}, enough, false), p.steps
+			x.t, x.step = p.try([]int32{x.at}, max(least, next), false), p.steps
 			if x.t.kept.Kind != "" {
 				p.kept[x.at] = x.t.kept
+				queue.pop()
 				continue
 			}
 			x.score = x.t.score()
@@ -75,11 +107,13 @@ func (p *plan) singles(nodes []int32) {
 				x.t = nil
 			}
 		}
-		if x.score < least || queue.Len() > 0 && x.score < queue[0].score*(1-1e-12) {
-			heap.Push(&queue, x)
+		if x.score < least || x.score < next {
+			queue.down(0)
 			continue
 		}
-		p.commit(x.t)
+		t := x.t
+		queue.pop()
+		p.commit(t)
 	}
 }
 
@@ -94,7 +128,7 @@ func (p *plan) least(n *node) (least, threshold float64) {
 }
 
 // tooLittle says why a node isn't emptied although that would save something.
-func (p *plan) tooLittle(n *node, x attempt, least, threshold float64) Kept {
+func (p *plan) tooLittle(n *node, x *attempt, least, threshold float64) Kept {
 	if threshold > 0 && x.score < threshold {
 		return Kept{Kind: Unbalanced, Score: x.score / p.totals[n.c.Pool].perDisruption(), Threshold: balancedThreshold}
 	}

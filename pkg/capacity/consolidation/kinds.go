@@ -66,8 +66,10 @@ type kinds struct {
 	dims *catalog.Dims
 	all  []kind
 	asks []catalog.Asks
-	// plain are the kinds of classes all of whose pods are of one kind.
-	plain map[capacity.ClassKey]int32
+	// plain are the kinds of classes all of whose pods are of one kind; last is the one that was asked for last.
+	plain    map[capacity.ClassKey]int32
+	last     *capacity.Class
+	lastKind int32
 	// pinned are those of classes whose pods depend on where they are now; domains are the keys by which they do.
 	pinned  map[pinned]int32
 	domains map[capacity.ClassKey][]string
@@ -95,10 +97,14 @@ func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.M
 	var demand []capacity.Demand
 	mentions := catalog.Mentions{}
 	var repels []*capacity.PodTerm
+	var last *capacity.Class
 	for i := range candidates {
 		for j := range candidates[i].Pods {
 			class := candidates[i].Pods[j].Class
-			if seen[class.Key] {
+			if class == last {
+				continue
+			}
+			if last = class; seen[class.Key] {
 				continue
 			}
 			seen[class.Key] = true
@@ -203,10 +209,14 @@ func prefersApart(c, other *capacity.Class) bool {
 
 // of returns the kind of a pod on a candidate's node.
 func (ks *kinds) of(p *Pod, node *capacity.Node, x *Candidate) int32 {
-	if k, ok := ks.plain[p.Class.Key]; ok {
+	c := p.Class
+	if c == ks.last {
+		return ks.lastKind
+	}
+	if k, ok := ks.plain[c.Key]; ok {
+		ks.last, ks.lastKind = c, k
 		return k
 	}
-	c := p.Class
 	keys, known := ks.domains[c.Key]
 	if !known {
 		keys = domainKeys(c, !ks.ignore)

@@ -33,9 +33,12 @@ const (
 //  6. The plan's steps become moves, and those are proposed that are due and that the budgets allow.
 func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Options) *Proposal {
 	c := newCluster(view, candidates, o, &p.memory)
-	s := &pass{plan: &plan{c: c, totals: totalsOf(candidates), kept: make([]Kept, c.existing)}, left: map[string]map[Reason]int{}}
+	s := &pass{plan: &plan{c: c, kept: make([]Kept, c.existing)}, left: map[string]map[Reason]int{}}
 	for name, policy := range o.Pools {
 		s.left[name] = maps.Clone(policy.Budgets)
+		if policy.Consolidate == Balanced && s.plan.totals == nil {
+			s.plan.totals = totalsOf(candidates)
+		}
 	}
 	out := &Proposal{Rates: map[string]float64{}, Waste: make(map[string]float64, len(candidates)), Bound: c.market.bound}
 	for i := range candidates {
@@ -44,9 +47,11 @@ func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Option
 	s.out = out
 	s.sort()
 	s.removeEmpty()
-	s.plan.r = newReceivers(c, c.receiverOrder())
-	s.emptyForced()
-	s.settle()
+	if len(s.forced) > 0 {
+		s.plan.r = newReceivers(c, c.receiverOrder())
+		s.emptyForced()
+		s.settle()
+	}
 	s.plan.r = newReceivers(c, c.receiverOrder())
 	s.plan.most = s.together(s.now, mostPaying)
 	if len(s.free) == len(s.now) {
@@ -61,14 +66,19 @@ func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Option
 	s.plan.separate = true
 	s.plan.singles(s.later)
 	s.choose(s.plan.collapse())
+	s.plan.place()
+	for _, d := range s.moves {
+		out.Moves = append(out.Moves, d.Move)
+	}
 	s.tell()
 	return out
 }
 
 // pass is the making of a proposal.
 type pass struct {
-	plan *plan
-	out  *Proposal
+	plan  *plan
+	out   *Proposal
+	moves []*draft // that are proposed
 	// now are the candidates that may be emptied, free those of them for which that costs nothing. later are those that may not yet.
 	now, free, later []int32
 	empty, forced    []int32
@@ -107,7 +117,7 @@ func (s *pass) sort() {
 			s.forced = append(s.forced, at)
 		case !ok:
 			s.plan.kept[i] = Kept{Kind: Disabled}
-		case x.empty():
+		case n.podCost <= 0: // as in Karpenter's IsEmpty
 			s.empty = append(s.empty, at)
 		case policy.Consolidate == WhenEmpty:
 			s.plan.kept[i] = Kept{Kind: PolicyWhenEmpty}
@@ -178,8 +188,8 @@ func (s *pass) removeEmpty() {
 }
 
 func (s *pass) propose(d *draft, reason Reason) {
-	d.Reason = reason
-	s.out.Moves = append(s.out.Moves, d.Move)
+	d.Reason, d.made = reason, true
+	s.moves = append(s.moves, d)
 	for _, at := range d.nodes {
 		s.done[at] = true
 	}
@@ -204,6 +214,7 @@ func (s *pass) settle() {
 // tell says of all candidates without a move why they are kept.
 func (s *pass) tell() {
 	c := s.plan.c
+	s.out.Kept = make([]Kept, 0, c.existing)
 	for i := range c.nodes[:c.existing] {
 		n := &c.nodes[i]
 		if n.c == nil || s.done[int32(i)] {

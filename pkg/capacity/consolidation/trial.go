@@ -48,16 +48,19 @@ type plan struct {
 	totals map[string]totals
 	// kept is why nodes are kept, by node.
 	kept []Kept
+	// drafts are the moves, by the nodes that they empty.
+	drafts []*draft
 	// steps is how many trials were carried out; at the same number a node's trial has the same result.
 	steps int
 	// most is how many existing nodes one move may empty.
 	most int32
 	// separate: new nodes are not shared with those of earlier moves.
 	separate bool
-	// leftover, order and placed are reused.
+	// leftover, order, placed, roots and sources are reused.
 	leftover, order []share
 	placed          []place
 	roots           []int32
+	sources         []arrival
 }
 
 // lowest is the smallest part of a node's price that a move must save, so that rounding saves nothing.
@@ -271,10 +274,11 @@ func (p *plan) affordable(buys []purchase) Kept {
 // commit carries a trial out in the plan.
 func (p *plan) commit(t *trial) {
 	p.steps++
-	sources := p.sources(t.from)
+	p.collect(t.from)
 	for _, x := range t.placed {
 		p.c.put(x.at, x.kind, x.n)
-		p.arrive(x.at, share{x.kind, x.n}, sources)
+		p.r.changed(x.at)
+		p.arrive(x.at, share{x.kind, x.n})
 	}
 	for i := range t.buys {
 		b := &t.buys[i]
@@ -283,7 +287,7 @@ func (p *plan) commit(t *trial) {
 		p.c.nodes = append(p.c.nodes, node{price: b.price, free: slices.Clone(room), size: room, disruption: 1, offer: b.offer, types: b.types, closed: b.types > 0, parent: at})
 		for _, s := range b.pods {
 			p.c.put(at, s.kind, s.n)
-			p.arrive(at, s, sources)
+			p.arrive(at, s)
 		}
 		for _, use := range p.c.market.catalog.Uses(p.c.market.offers[b.offer]) {
 			p.c.market.left[use.Budget] -= use.Amount
@@ -296,6 +300,7 @@ func (p *plan) commit(t *trial) {
 	for _, at := range t.from {
 		n := &p.c.nodes[at]
 		n.gone = true
+		p.r.changed(at)
 		if n.view == nil { // it won't be bought
 			for _, use := range p.c.market.catalog.Uses(p.c.market.offers[n.offer]) {
 				p.c.market.left[use.Budget] += use.Amount
@@ -304,35 +309,37 @@ func (p *plan) commit(t *trial) {
 	}
 }
 
-// sources returns the pods of the nodes by kind, with the nodes where they are now.
-func (p *plan) sources(from []int32) map[int32][]arrival {
-	out := map[int32][]arrival{}
+// collect sets sources to the pods of the nodes by kind, with the nodes where they are now.
+func (p *plan) collect(from []int32) {
+	p.sources = p.sources[:0]
 	for _, at := range from {
 		n := &p.c.nodes[at]
 		for _, s := range n.own {
-			out[s.kind] = append(out[s.kind], arrival{s.kind, at, s.n})
+			p.sources = append(p.sources, arrival{s.kind, at, s.n})
 		}
-		for _, a := range n.from {
-			out[a.kind] = append(out[a.kind], a)
-		}
+		p.sources = append(p.sources, n.from...)
 	}
-	return out
+	slices.SortStableFunc(p.sources, func(a, b arrival) int { return cmp.Compare(a.kind, b.kind) })
 }
 
 // arrive records which pods come to a node, taken from the sources, and joins those for which it is bought.
-func (p *plan) arrive(at int32, s share, sources map[int32][]arrival) {
-	list := sources[s.kind]
-	for n := s.n; n > 0 && len(list) > 0; {
-		take := min(n, list[0].n)
-		x := &p.c.nodes[at]
-		x.from = append(x.from, arrival{s.kind, list[0].origin, take})
+func (p *plan) arrive(at int32, s share) {
+	i, _ := slices.BinarySearchFunc(p.sources, s.kind, func(a arrival, kind int32) int { return cmp.Compare(a.kind, kind) })
+	x := &p.c.nodes[at]
+	for n := s.n; n > 0 && i < len(p.sources) && p.sources[i].kind == s.kind; i++ {
+		source := &p.sources[i]
+		take := min(n, source.n)
+		if take == 0 {
+			continue
+		}
+		if x.from == nil {
+			x.from = make([]arrival, 0, 4)
+		}
+		x.from = append(x.from, arrival{s.kind, source.origin, take})
 		if x.view == nil {
-			p.c.join(list[0].origin, at)
+			p.c.join(source.origin, at)
 		}
 		n -= take
-		if list[0].n -= take; list[0].n == 0 {
-			list = list[1:]
-		}
+		source.n -= take
 	}
-	sources[s.kind] = list
 }

@@ -62,7 +62,11 @@ func (d *Dims) Need(c *capacity.Class) []int64 {
 
 // Room returns what resources and volume limits provide, per dimension; a driver that isn't listed is unlimited.
 func (d *Dims) Room(amounts capacity.Resources, volumes map[string]int64) []int64 {
-	out := make([]int64, 0, d.Len())
+	return d.AppendRoom(make([]int64, 0, d.Len()), amounts, volumes)
+}
+
+// AppendRoom appends to out what Room returns.
+func (d *Dims) AppendRoom(out []int64, amounts capacity.Resources, volumes map[string]int64) []int64 {
 	for _, name := range d.Resources {
 		out = append(out, amounts[name])
 	}
