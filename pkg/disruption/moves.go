@@ -19,20 +19,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 )
 
-const (
-	// moveTimeout is how long a move may take from its reservation until it begins to drain. A move for drifted nodes has so long once its new
-	// nodes are there: whether they come up is known by canaryMost, and if it was given up before, the spending guard would not learn that
-	// they don't.
-	moveTimeout = 10 * time.Minute
-	// moveBackOff is for how long the nodes of a move that failed are no candidates. If nodes were bought or Deployments restarted for it, that doubles each time, up to
-	// moveBackOffMost: whatever is in its way may stay there, and nothing must be bought in a loop.
-	moveBackOff     = 15 * time.Minute
-	moveBackOffMost = 4 * time.Hour
-	// demandBackOff is for how long they are none if pods that waited came first: nothing is wrong with the move. With bought nodes it doubles
-	// up to moveBackOff.
-	demandBackOff = time.Minute
-)
-
 // moves makes the moves for which capacity is reserved. Only the goroutine that makes the passes uses it.
 type moves struct {
 	planner      Consolidation // nil: there are no moves
@@ -66,92 +52,6 @@ func (o *openMoves) add(mv *move) {
 func (o *openMoves) remove(mv *move) {
 	o.list = slices.DeleteFunc(o.list, func(other *move) bool { return other == mv })
 	maps.DeleteFunc(o.byUID, func(_ string, other *move) bool { return other == mv })
-}
-
-// moveMemory is what is remembered of moves that have ended.
-type moveMemory struct {
-	failed   map[string]failure   // by the UID of claims
-	received map[string]time.Time // until when nodes that took pods are no candidates, by name
-	ended    bool                 // a move has ended since the last request
-}
-
-// failure is why a node's move failed, and until when it is no candidate.
-type failure struct {
-	until time.Time
-	err   error
-	// bought is how many times in a row nodes were bought, or Deployments restarted, in vain. That is forgotten when none were for moveBackOffMost.
-	bought int
-}
-
-// fail records that a move of a claim's node has failed. bought: nodes were bought for it, or Deployments restarted.
-func (m *moveMemory) fail(uid string, why error, bought bool, now time.Time) {
-	wait, most := moveBackOff, moveBackOffMost
-	if errors.Is(why, consolidation.ErrDemand) || errors.Is(why, errTemplate) {
-		wait, most = demandBackOff, moveBackOff
-	}
-	f := failure{err: why, bought: m.failed[uid].bought}
-	if bought {
-		f.bought++
-		wait = min(wait<<min(f.bought-1, 10), most)
-	}
-	f.until = now.Add(wait)
-	m.failed[uid] = f
-}
-
-// move empties nodes for which capacity is reserved elsewhere:
-//
-//	reserved -> surging:  all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and Deployments replace pods of
-//	                      theirs by a roll-out, for which they have moveTimeout. Then it goes on as from reserved
-//	reserved -> draining: all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and the API server shows no
-//	                      pod without capacity. Then its claims are deleted, one after the other as the brake allows
-//	reserved -> given up: it can't be made any more, or has waited for too long. Taints and cordons are removed
-//	draining -> done:     all claims are gone
-type move struct {
-	consolidation.Due
-	sources []*source
-	since   time.Time // when it was reserved
-	pays    time.Time // when it has paid for itself
-	begun   bool      // the planner doesn't give it up any more
-	up      time.Time // when its new nodes were found to be there
-	surging surging
-	// templates are what nodes were launched from when it was planned, by pool.
-	templates map[string]string
-}
-
-// drifted reports whether it is made because its nodes have drifted.
-func (mv *move) drifted() bool { return mv.Reason == consolidation.Drifted }
-
-// late reports whether the move has waited for too long for what is missing.
-func (mv *move) late(missing error, now time.Time) bool {
-	since, most := mv.since, moveTimeout
-	if mv.surging.begun() {
-		since = mv.surging.since
-	} else if mv.drifted() {
-		if errors.Is(missing, errLaunching) {
-			most = canaryMost
-		} else {
-			if mv.up.IsZero() {
-				mv.up = now
-			}
-			since = mv.up
-		}
-	}
-	return now.Sub(since) > most
-}
-
-// source is a node of a move, as of the last pass.
-type source struct {
-	*candidate
-	pods    int // that have to move, when the move began
-	tainted bool
-	tried   bool // a deletion of its claim was tried
-	gone    bool // its claim doesn't exist any more
-	kept    bool // it stays although the move has begun: capacity for its pods was lost
-}
-
-// draining reports whether the deletion of a claim was tried. From then on the move is not given up, since the deletion may have worked.
-func (mv *move) draining() bool {
-	return slices.ContainsFunc(mv.sources, func(src *source) bool { return src.tried })
 }
 
 // has reports whether a claim's node is in a move; begun, whether that has begun.
@@ -255,19 +155,6 @@ func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due,
 	}
 	klog.FromContext(ctx).V(2).Info("Reserved capacity for the pods of used nodes", "move", due.Key, "nodes", due.Nodes, "newNodes", len(due.New), "saves", due.Saves)
 	return failed
-}
-
-// dueText says why a move empties a node.
-func dueText(due *consolidation.Due, m *candidate) string {
-	if due.Reason == consolidation.Drifted {
-		_, why := driftOf(m.claim)
-		return "it has drifted (" + string(why) + ")"
-	}
-	text := fmt.Sprintf("its pods fit on nodes that cost $%.4f/h less", due.Saves)
-	if len(due.Nodes) > 1 {
-		text = fmt.Sprintf("its pods and those of %d other nodes fit on nodes that cost $%.4f/h less", len(due.Nodes)-1, due.Saves)
-	}
-	return text
 }
 
 // pass takes each move a step further, and returns when to do so again (0: there are none).

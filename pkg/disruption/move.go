@@ -1,0 +1,84 @@
+package disruption
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+)
+
+// moveTimeout is how long a move may take from its reservation until it begins to drain. A move for drifted nodes has so long once its new
+// nodes are there: whether they come up is known by canaryMost, and if it was given up before, the spending guard would not learn that
+// they don't.
+const moveTimeout = 10 * time.Minute
+
+// move empties nodes for which capacity is reserved elsewhere:
+//
+//	reserved -> surging:  all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and Deployments replace pods of
+//	                      theirs by a roll-out, for which they have moveTimeout. Then it goes on as from reserved
+//	reserved -> draining: all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and the API server shows no
+//	                      pod without capacity. Then its claims are deleted, one after the other as the brake allows
+//	reserved -> given up: it can't be made any more, or has waited for too long. Taints and cordons are removed
+//	draining -> done:     all claims are gone
+type move struct {
+	consolidation.Due
+	sources []*source
+	since   time.Time // when it was reserved
+	pays    time.Time // when it has paid for itself
+	begun   bool      // the planner doesn't give it up any more
+	up      time.Time // when its new nodes were found to be there
+	surging surging
+	// templates are what nodes were launched from when it was planned, by pool.
+	templates map[string]string
+}
+
+// drifted reports whether it is made because its nodes have drifted.
+func (mv *move) drifted() bool { return mv.Reason == consolidation.Drifted }
+
+// late reports whether the move has waited for too long for what is missing.
+func (mv *move) late(missing error, now time.Time) bool {
+	since, most := mv.since, moveTimeout
+	if mv.surging.begun() {
+		since = mv.surging.since
+	} else if mv.drifted() {
+		if errors.Is(missing, errLaunching) {
+			most = canaryMost
+		} else {
+			if mv.up.IsZero() {
+				mv.up = now
+			}
+			since = mv.up
+		}
+	}
+	return now.Sub(since) > most
+}
+
+// source is a node of a move, as of the last pass.
+type source struct {
+	*candidate
+	pods    int // that have to move, when the move began
+	tainted bool
+	tried   bool // a deletion of its claim was tried
+	gone    bool // its claim doesn't exist any more
+	kept    bool // it stays although the move has begun: capacity for its pods was lost
+}
+
+// draining reports whether the deletion of a claim was tried. From then on the move is not given up, since the deletion may have worked.
+func (mv *move) draining() bool {
+	return slices.ContainsFunc(mv.sources, func(src *source) bool { return src.tried })
+}
+
+// dueText says why a move empties a node.
+func dueText(due *consolidation.Due, m *candidate) string {
+	if due.Reason == consolidation.Drifted {
+		_, why := driftOf(m.claim)
+		return "it has drifted (" + string(why) + ")"
+	}
+	text := fmt.Sprintf("its pods fit on nodes that cost $%.4f/h less", due.Saves)
+	if len(due.Nodes) > 1 {
+		text = fmt.Sprintf("its pods and those of %d other nodes fit on nodes that cost $%.4f/h less", len(due.Nodes)-1, due.Saves)
+	}
+	return text
+}

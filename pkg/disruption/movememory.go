@@ -1,0 +1,48 @@
+package disruption
+
+import (
+	"errors"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+)
+
+const (
+	// moveBackOff is for how long the nodes of a move that failed are no candidates. If nodes were bought or Deployments restarted for it, that doubles each time, up to
+	// moveBackOffMost: whatever is in its way may stay there, and nothing must be bought in a loop.
+	moveBackOff     = 15 * time.Minute
+	moveBackOffMost = 4 * time.Hour
+	// demandBackOff is for how long they are none if pods that waited came first: nothing is wrong with the move. With bought nodes it doubles
+	// up to moveBackOff.
+	demandBackOff = time.Minute
+)
+
+// moveMemory is what is remembered of moves that have ended.
+type moveMemory struct {
+	failed   map[string]failure   // by the UID of claims
+	received map[string]time.Time // until when nodes that took pods are no candidates, by name
+	ended    bool                 // a move has ended since the last request
+}
+
+// failure is why a node's move failed, and until when it is no candidate.
+type failure struct {
+	until time.Time
+	err   error
+	// bought is how many times in a row nodes were bought, or Deployments restarted, in vain. That is forgotten when none were for moveBackOffMost.
+	bought int
+}
+
+// fail records that a move of a claim's node has failed. bought: nodes were bought for it, or Deployments restarted.
+func (m *moveMemory) fail(uid string, why error, bought bool, now time.Time) {
+	wait, most := moveBackOff, moveBackOffMost
+	if errors.Is(why, consolidation.ErrDemand) || errors.Is(why, errTemplate) {
+		wait, most = demandBackOff, moveBackOff
+	}
+	f := failure{err: why, bought: m.failed[uid].bought}
+	if bought {
+		f.bought++
+		wait = min(wait<<min(f.bought-1, 10), most)
+	}
+	f.until = now.Add(wait)
+	m.failed[uid] = f
+}
