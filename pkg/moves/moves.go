@@ -23,8 +23,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// Hold is how long capacity stays reserved for a move after it was last asked about.
+// Hold is how long capacity stays reserved for a move after it was last asked about, as long as it has not begun.
 const Hold = time.Minute
+
+// drainHold is how long it stays reserved once the move has begun. The claims of its nodes are deleted then, which nothing takes back: their pods
+// are evicted even if nobody asks for a while because disruption is paused, a call to the API server takes long, the process stood still, or
+// its clock has jumped. Forget releases what is left at the end.
+const drainHold = 15 * time.Minute
 
 // Moves are the consolidation's moves for which capacity is reserved. As long as a move has not begun to drain its nodes it is given up when
 // pods that wait need its capacity. Safe for concurrent use.
@@ -54,12 +59,20 @@ type openMove struct {
 	uses map[string]bool
 }
 
+// until returns until when its reservations last if they are asked about now.
+func (mv *openMove) until(now time.Time) time.Time {
+	if mv.begun {
+		return now.Add(drainHold)
+	}
+	return now.Add(Hold)
+}
+
 // New returns Moves without any.
 func New(r *reservations.Ledger, classes *pending.Classes) *Moves {
 	return &Moves{reservations: r, classes: classes, open: map[string]*openMove{}, gone: map[string]error{}}
 }
 
-// Ready is told the reschedulable pods that are on each of a move's nodes now. It extends the reservations by a minute, and reports whether
+// Ready is told the reschedulable pods that are on each of a move's nodes now. It extends the reservations, and reports whether
 // there is capacity for all of them on initialized nodes; otherwise the error says why the move can't be made any more, or is nil while nodes
 // are being launched.
 func (m *Moves) Ready(key string, now map[string][]*corev1.Pod) (ready bool, err error) {
@@ -120,7 +133,7 @@ func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin func(*open
 	ready = true
 	m.reservations.Step(func(l *ledger.Ledger, at time.Time) {
 		for _, node := range mv.Nodes {
-			l.Extend(node, at.Add(Hold))
+			l.Extend(node, mv.until(at))
 			held, up := l.Held(node)
 			total := 0
 			for _, n := range held {
@@ -134,6 +147,9 @@ func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin func(*open
 		}
 		if ready && begin != nil {
 			begin(mv, l)
+			for _, node := range mv.Nodes {
+				l.Extend(node, at.Add(drainHold))
+			}
 		}
 	})
 	if err != nil {
@@ -163,14 +179,14 @@ func Missing(wanted map[ledger.Successor][]*corev1.Pod, held map[ledger.Successo
 	return out
 }
 
-// Keep extends the reservations of a move by another minute.
+// Keep extends the reservations of a move.
 func (m *Moves) Keep(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if mv := m.open[key]; mv != nil {
 		m.reservations.Step(func(l *ledger.Ledger, at time.Time) {
 			for _, node := range mv.Nodes {
-				l.Extend(node, at.Add(Hold))
+				l.Extend(node, mv.until(at))
 			}
 		})
 	}

@@ -27,7 +27,12 @@ func podOf(name, node string) *corev1.Pod {
 // two returns Moves with a move of a pod of node a to node c, and one of a pod of node b to node d.
 func two(t *testing.T) (*Moves, map[string]map[string][]*corev1.Pod) {
 	t.Helper()
-	r := reservations.New(clocktesting.NewFakeClock(time.Unix(1000, 0)))
+	return twoBy(t, clocktesting.NewFakeClock(time.Unix(1000, 0)))
+}
+
+func twoBy(t *testing.T, clock *clocktesting.FakeClock) (*Moves, map[string]map[string][]*corev1.Pod) {
+	t.Helper()
+	r := reservations.New(clock)
 	classes := pending.NewClasses(informers.NewSharedInformerFactory(fake.NewClientset(), 0))
 	m := New(r, classes)
 	now := map[string]map[string][]*corev1.Pod{}
@@ -136,5 +141,40 @@ func TestDriftedMovesAreNotPaid(t *testing.T) {
 	}
 	if n := len(m.TakeUnpaid()); n != 0 {
 		t.Errorf("%d moves are to be paid", n)
+	}
+}
+
+// Capacity that nobody has asked about for a minute is free again, unless the move has begun: then the pods of its nodes are being evicted, and
+// need it also if the disruption controller makes no pass for a while.
+func TestBegunMovesKeepTheirCapacity(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	m, now := twoBy(t, clock)
+	left := func() string {
+		out := ""
+		m.reservations.Step(func(l *ledger.Ledger, at time.Time) {
+			l.Tick(at)
+			for _, node := range []string{"a", "b"} {
+				if _, up := l.Held(node); up > 0 {
+					out += node
+				}
+			}
+		})
+		return out
+	}
+	if err := m.Begin("a", now["a"]); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(4 * time.Minute)
+	if got := left(); got != "a" {
+		t.Errorf("after four minutes capacity is reserved for nodes %q, want a", got)
+	}
+	m.Keep("a")
+	clock.Step(14 * time.Minute)
+	if got := left(); got != "a" {
+		t.Errorf("after Keep and fourteen minutes capacity is reserved for nodes %q, want a", got)
+	}
+	clock.Step(time.Minute)
+	if got := left(); got != "" {
+		t.Errorf("a reservation that nobody asks about has no end: %q", got)
 	}
 }
