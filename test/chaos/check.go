@@ -98,6 +98,7 @@ func (c *checker) writes(body []byte) {
 func (c *checker) userEndsClaim(name string) {
 	c.userClaims.Insert(name)
 	c.spent.ended[name] = true
+	c.emptied.others(name)
 }
 func (c *checker) jumps(by time.Duration) {
 	c.jumped += max(by, -by)

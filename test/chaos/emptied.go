@@ -44,6 +44,7 @@ type emptyings struct {
 	nodes   map[string]*emptied     // by claim
 	asOf    map[string]receiver     // by node: when it was last one that can receive pods
 	shut    map[types.UID]time.Time // by disruption budget: since when it allows nothing
+	ended   map[string]bool         // the claims that were not ended by the product's choice
 	most    map[string]counted      // by pool
 	evicted int
 	leader  int // the process that started last
@@ -95,7 +96,7 @@ type emptied struct {
 
 func newEmptyings(api *kubeapi.Server, sim *ec2.Sim, late func() (time.Duration, bool)) *emptyings {
 	return &emptyings{api: api, sim: sim, late: late, reader: newReader(), before: map[string]*moment{}, nodes: map[string]*emptied{}, asOf: map[string]receiver{},
-		shut: map[types.UID]time.Time{}, most: map[string]counted{}, made: map[string]int{}}
+		shut: map[types.UID]time.Time{}, ended: map[string]bool{}, most: map[string]counted{}, made: map[string]int{}}
 }
 
 // moment reads the cluster.
@@ -395,6 +396,13 @@ func (e *emptyings) forces(claim string) {
 	if r := e.nodes[claim]; r != nil {
 		r.forced = true
 	}
+}
+
+// others records that a claim was not ended by the product's choice, but by a user, because it expired or because something was wrong with it.
+func (e *emptyings) others(claim string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ended[claim] = true
 }
 
 func (e *emptyings) jumps(by time.Duration) {

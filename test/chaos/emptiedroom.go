@@ -216,14 +216,18 @@ func (e *emptyings) evicts(m *moment, namespace, name string) {
 	}
 }
 
-// lost reports whether a node that could receive pods is gone or ended, and not because it was emptied itself.
+// lost reports whether a node that could receive pods is gone or ended, and not because the product chose to empty it.
 func (e *emptyings) lost(m *moment, r *emptied) bool {
 	for _, name := range r.receivers {
 		n := m.nodes[name]
 		if n == nil || !m.live[n.Spec.ProviderID] && !disruptedNow(m, name) {
 			return true
 		}
-		if claim := claimOf(m.view, n.Spec.ProviderID); !receives(n, claim) && (claim == nil || e.nodes[claim.Name] == nil) && !disruptedNow(m, name) {
+		claim := claimOf(m.view, n.Spec.ProviderID)
+		if claim != nil && e.ended[claim.Name] {
+			return true
+		}
+		if !receives(n, claim) && (claim == nil || e.nodes[claim.Name] == nil) && !disruptedNow(m, name) {
 			return true
 		}
 	}

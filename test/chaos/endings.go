@@ -57,6 +57,9 @@ func (c *checker) endings(v *view, now time.Time) error {
 		if c.ended[name] != underutilized && c.ended[name] != drifted {
 			c.emptied.forces(name)
 		}
+		if reason := c.ended[name]; reason != underutilized && reason != drifted && reason != "empty" {
+			c.emptied.others(name)
+		}
 		if c.ended[name] == "" {
 			return fmt.Errorf("claim %s (node %s) was ended, and there is no reason for it: pods there now: %s", name, claim.Status.NodeName, c.podsOn(v, claim.Status.NodeName))
 		}
