@@ -14,11 +14,18 @@ type draft struct {
 	nodes []int32 // to be emptied
 	added []int32 // new
 	Move
-	short string // minValues that can't be met
-	made  bool   // it is proposed
+	launches []launch
+	short    string // minValues that can't be met
+	made     bool   // it is proposed
 }
 
-// collapse turns the plan's steps into moves, in order of their first nodes. Their placements are left to place.
+// launch is a new node, and what may be launched for it: candidates of the catalog, the cheapest first.
+type launch struct {
+	at     int32
+	offers []int
+}
+
+// collapse turns the plan's steps into moves, in order of their first nodes. Their new nodes and placements are left to finish.
 func (p *plan) collapse() []*draft {
 	c := p.c
 	p.drafts = make([]*draft, c.existing)
@@ -52,9 +59,14 @@ func (p *plan) collapse() []*draft {
 	return out
 }
 
-// place sets the placements of the moves that are made, in order of the new places.
-func (p *plan) place() {
+// finish sets the new nodes of the moves that are made, and their placements, in order of the new places.
+func (p *plan) finish(made []*draft) {
 	c := p.c
+	for _, d := range made {
+		for _, l := range d.launches {
+			d.New = append(d.New, p.planned(l))
+		}
+	}
 	queues := map[int32]map[int32][]*Pod{}
 	for at := range c.nodes {
 		n := &c.nodes[at]
@@ -102,7 +114,7 @@ func (c *cluster) podsByKind(n *node) map[int32][]*Pod {
 	return out
 }
 
-// price sets the new nodes of a move, and what it saves and costs.
+// price sets what may be launched for the new nodes of a move, and what it saves and costs.
 func (p *plan) price(d *draft) {
 	c := p.c
 	old, drain := 0.0, 0.0
@@ -117,15 +129,15 @@ func (p *plan) price(d *draft) {
 	d.Ceiling = old
 	spent := 0.0
 	for tight := range 2 {
-		d.New, spent, d.short = d.New[:0], 0, ""
+		d.launches, spent, d.short = d.launches[:0], 0, ""
 		for _, at := range d.added {
-			n, dearest, short := p.planned(at, old, tight > 0)
+			offers, short := p.launched(at, old, tight > 0)
 			if short != "" {
 				d.short = short
 				continue
 			}
-			d.New = append(d.New, n)
-			spent += dearest
+			d.launches = append(d.launches, launch{at, offers})
+			spent += c.market.catalog.Candidates[offers[len(offers)-1]].Price
 		}
 		if spent < old*(1-lowest) {
 			break
@@ -159,8 +171,8 @@ func (c *cluster) overlap(x *Candidate, dollars float64) float64 {
 	return dollars
 }
 
-// planned returns a new node of the plan, with the price of its dearest offering. tight: only those of the lowest price.
-func (p *plan) planned(at int32, ceiling float64, tight bool) (out *capacity.PlannedNode, dearest float64, short string) {
+// launched returns what may be launched for a new node of the plan. tight: only what has the lowest price.
+func (p *plan) launched(at int32, ceiling float64, tight bool) (offers []int, short string) {
 	m, n := p.c.market, &p.c.nodes[at]
 	flexible := max(n.types, 1)
 	if n.types > 0 {
@@ -174,22 +186,27 @@ func (p *plan) planned(at int32, ceiling float64, tight bool) (out *capacity.Pla
 	if m.catalog.Candidates[m.offers[n.offer]].Price >= ceiling {
 		ceiling = math.Inf(1)
 	}
-	offers, short := m.alternatives(n.offer, n.pods, ceiling, flexible)
-	if short != "" || len(offers) == 0 {
-		return nil, 0, short
+	if offers, short = m.alternatives(n.offer, n.pods, ceiling, flexible); short != "" {
+		return nil, short
 	}
-	price := func(i int) float64 { return m.catalog.Candidates[offers[i]].Price }
 	if tight {
-		offers = slices.DeleteFunc(slices.Clone(offers), func(b int) bool { return m.catalog.Candidates[b].Price > price(0) })
+		lowest := m.catalog.Candidates[offers[0]].Price
+		offers = slices.DeleteFunc(offers, func(b int) bool { return m.catalog.Candidates[b].Price > lowest })
 	}
-	node := *m.catalog.Template(offers, m.daemons)
-	node.ID = p.c.name(at)
+	return offers, ""
+}
+
+// planned returns a new node of the plan.
+func (p *plan) planned(l launch) *capacity.PlannedNode {
+	m := p.c.market
+	node := *m.catalog.Template(l.offers, m.daemons)
+	node.ID = p.c.name(l.at)
 	node.Requests = capacity.Resources{}
 	for _, d := range node.Daemons {
 		node.Requests.Add(d.Class.Requests, 1)
 	}
-	for _, s := range n.pods {
+	for _, s := range p.c.nodes[l.at].pods {
 		node.Requests.Add(m.kinds.all[s.kind].class.Requests, int64(s.n))
 	}
-	return &node, price(len(offers) - 1), ""
+	return &node
 }

@@ -74,9 +74,10 @@ func (s *pass) notDue(d *draft) Kept {
 	if d.short != "" {
 		return Kept{Kind: OtherReason, Message: d.short}
 	}
-	for _, n := range d.New { // money can wait until it is known whether such nodes work
-		if policy := c.o.Pools[n.Pool.Name]; policy.Canary != "" {
-			return Kept{Kind: RollOut, Message: policy.unproven(n.Pool.Name)}
+	for _, l := range d.launches { // money can wait until it is known whether such nodes work
+		pool := c.market.pool(c.nodes[l.at].offer).Name
+		if policy := c.o.Pools[pool]; policy.Canary != "" {
+			return Kept{Kind: RollOut, Message: policy.unproven(pool)}
 		}
 	}
 	if d.Saves <= total*lowest {

@@ -18,17 +18,24 @@ const compared = 32
 type receivers struct {
 	c     *cluster
 	order []int32
-	free  []int64 // of the first nodes in order, those that there were in the beginning
-	first int     // how many there were
-	lines []*line // by kind; nil: not needed yet
-	marks []mark  // by node
+	// free is what the nodes in order have free, apart from what the trial that is being made has put there. most is the most that one of the
+	// nodes of a block had free in the beginning, per dimension.
+	free, most []int64
+	blocks     int
+	lines      []*line // by kind; nil: not needed yet
+	marks      []mark  // by node
 
 	stamp  int32      // of the trial that is being made
 	window []standing // reused
 }
 
+// block is how many nodes can be passed over at once if a pod fits none of them.
+const block = 16
+
 // mark is what has happened to a node.
 type mark struct {
+	// position is the node's place in order; -1: it has none.
+	position int32
 	// changed counts how often the plan has changed it.
 	changed int32
 	// excluded and touched are stamps of trials: the last one that emptied it, and the last one that put pods on it.
@@ -39,7 +46,6 @@ type mark struct {
 type line struct {
 	nodes []standing
 	next  int // the position in the receivers' order that is looked at next
-	begun int // how many receivers there were when the line was begun
 }
 
 // standing is a node's place in a line, or among those that are compared.
@@ -52,12 +58,21 @@ type standing struct {
 }
 
 func newReceivers(c *cluster, order []int32) *receivers {
-	r := &receivers{c: c, order: order, first: len(order), lines: make([]*line, len(c.kinds.all)), marks: make([]mark, len(c.nodes), cap(c.nodes))}
-	r.free = make([]int64, 0, len(order)*c.kinds.dims.Len())
-	for _, at := range order { // extend reads one after another
-		n, from := &c.nodes[at], len(r.free)
-		r.free = append(r.free, n.free...)
-		n.free = r.free[from:len(r.free):len(r.free)]
+	dims := c.kinds.dims.Len()
+	r := &receivers{c: c, order: order, blocks: len(order) / block, lines: make([]*line, len(c.kinds.all)), marks: make([]mark, len(c.nodes), cap(c.nodes))}
+	for i := range r.marks {
+		r.marks[i].position = -1
+	}
+	r.free, r.most = make([]int64, 0, len(order)*dims), make([]int64, r.blocks*dims)
+	for i, at := range order {
+		r.marks[at].position = int32(i)
+		free := c.nodes[at].free
+		r.free = append(r.free, free...)
+		if most := r.most[min(i/block, r.blocks)*dims:]; i/block < r.blocks {
+			for d, v := range free {
+				most[d] = max(most[d], v)
+			}
+		}
 	}
 	return r
 }
@@ -96,11 +111,18 @@ func (c *cluster) mayEverGo(n *node) bool {
 
 // add appends a new node.
 func (r *receivers) add(at int32) {
-	r.order, r.marks = append(r.order, at), append(r.marks, mark{})
+	r.marks = append(r.marks, mark{position: int32(len(r.order))})
+	r.order, r.free = append(r.order, at), append(r.free, r.c.nodes[at].free...)
 }
 
 // changed says that the plan has changed a node.
-func (r *receivers) changed(at int32) { r.marks[at].changed++ }
+func (r *receivers) changed(at int32) {
+	m := &r.marks[at]
+	m.changed++
+	if free := r.c.nodes[at].free; m.position >= 0 {
+		copy(r.free[int(m.position)*len(free):], free)
+	}
+}
 
 // begin begins a trial that empties these nodes.
 func (r *receivers) begin(from []int32) {
@@ -113,30 +135,27 @@ func (r *receivers) begin(from []int32) {
 // line returns a kind's line.
 func (r *receivers) line(kind int32) *line {
 	if r.lines[kind] == nil {
-		r.lines[kind] = &line{begun: len(r.order)}
+		r.lines[kind] = &line{}
 	}
 	return r.lines[kind]
 }
 
-// extend appends the next node that may have capacity, or that only this trial may have filled, to a kind's line. It returns false if there is
+// extend appends the next node that has capacity, apart from what this trial has put there, to a kind's line. It returns false if there is
 // none.
 func (r *receivers) extend(l *line, kind int32) bool {
 	need := r.c.kinds.all[kind].need
+	dims := len(need)
 	for l.next < len(r.order) {
 		i := l.next
-		at := r.order[i]
-		l.next++
-		if i < l.begun && r.marks[at].touched != r.stamp {
-			free := r.c.nodes[at].free
-			if i < r.first {
-				free = r.free[i*len(need):][:len(need)]
-			}
-			if !fits(free, need) || !r.c.admits(kind, at) {
-				continue
-			}
+		if i%block == 0 && i/block < r.blocks && !fits(r.most[i/block*dims:][:dims], need) {
+			l.next += block
+			continue
 		}
-		l.nodes = append(l.nodes, standing{at: at, version: -1})
-		return true
+		l.next++
+		if at := r.order[i]; fits(r.free[i*dims:][:dims], need) && r.c.admits(kind, at) {
+			l.nodes = append(l.nodes, standing{at: at, version: -1})
+			return true
+		}
 	}
 	return false
 }

@@ -66,7 +66,7 @@ func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Option
 	s.plan.separate = true
 	s.plan.singles(s.later)
 	s.choose(s.plan.collapse())
-	s.plan.place()
+	s.plan.finish(s.moves)
 	for _, d := range s.moves {
 		out.Moves = append(out.Moves, d.Move)
 	}
