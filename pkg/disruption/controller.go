@@ -73,8 +73,8 @@ type Config struct {
 // gatherFor is how long changes are collected before they trigger a pass.
 const gatherFor = time.Second
 
-// retryMost is the longest time between failed passes: capacity that is reserved for moves and replacements is released after a minute
-// without a pass.
+// retryMost is the longest time between failed passes: capacity that is reserved for replacements, and for moves that have not begun, is
+// released after a minute without a pass.
 const retryMost = 30 * time.Second
 
 // Controller makes the passes of the package comment.

@@ -46,6 +46,7 @@ type mark struct {
 type line struct {
 	nodes []standing
 	next  int // the position in the receivers' order that is looked at next
+	begun int // how many receivers there were when it was begun; those that have come since are in line unseen
 }
 
 // standing is a node's place in a line, or among those that are compared.
@@ -135,7 +136,7 @@ func (r *receivers) begin(from []int32) {
 // line returns a kind's line.
 func (r *receivers) line(kind int32) *line {
 	if r.lines[kind] == nil {
-		r.lines[kind] = &line{}
+		r.lines[kind] = &line{begun: len(r.order)}
 	}
 	return r.lines[kind]
 }
@@ -152,7 +153,7 @@ func (r *receivers) extend(l *line, kind int32) bool {
 			continue
 		}
 		l.next++
-		if at := r.order[i]; fits(r.free[i*dims:][:dims], need) && r.c.admits(kind, at) {
+		if at := r.order[i]; i >= l.begun || fits(r.free[i*dims:][:dims], need) && r.c.admits(kind, at) {
 			l.nodes = append(l.nodes, standing{at: at, version: -1})
 			return true
 		}

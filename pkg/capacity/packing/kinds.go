@@ -108,18 +108,22 @@ func (k *kinds) measure() {
 		}
 	}
 	k.fits, k.caps, k.rooms = make([][]int, len(k.p.Candidates)), make([][]int, len(k.p.Candidates)), make([][]int64, len(k.p.Candidates))
+	var fits, caps []int // of all candidates, since there are hundreds, and packings are often small
+	rooms := make([]int64, 0, len(k.dims)*len(k.p.Candidates))
 	for b := range k.p.Candidates {
 		for _, d := range k.dims {
-			k.rooms[b] = append(k.rooms[b], k.p.Candidates[b].Room[d])
+			rooms = append(rooms, k.p.Candidates[b].Room[d])
 		}
+		from := len(fits)
+		k.rooms[b] = rooms[len(rooms)-len(k.dims) : len(rooms) : len(rooms)]
 		price := k.p.Candidates[b].Price
 		for i := range k.kinds {
 			x := &k.kinds[i]
 			if !x.candidates.Has(b) || Fits(k.p.Candidates[b].Room, x.need, 1) == 0 {
 				continue
 			}
-			k.fits[b] = append(k.fits[b], i)
-			k.caps[b] = append(k.caps[b], Fits(k.rooms[b], x.needs, min(x.count, x.most)))
+			fits = append(fits, i)
+			caps = append(caps, Fits(k.rooms[b], x.needs, min(x.count, x.most)))
 			part := 0.0
 			for j, size := range x.size {
 				if size > 0 {
@@ -128,6 +132,7 @@ func (k *kinds) measure() {
 			}
 			x.share, x.alone = math.Min(x.share, part*price), math.Min(x.alone, price)
 		}
+		k.fits[b], k.caps[b] = fits[from:len(fits):len(fits)], caps[from:len(caps):len(caps)]
 	}
 }
 
