@@ -25,30 +25,30 @@ type launch struct {
 	offers []int
 }
 
-// collapse turns the plan's steps into moves, in order of their first nodes. Their new nodes and placements are left to finish.
-func (p *plan) collapse() []*draft {
+// collapse turns the plan's steps into moves, in order of their first nodes; of are they by the nodes that they empty. Their new nodes and
+// placements are left to finish.
+func (p *plan) collapse() (out, of []*draft) {
 	c := p.c
-	p.drafts = make([]*draft, c.existing)
-	var out []*draft
+	of = make([]*draft, c.existing)
 	for at := range c.nodes[:c.existing] {
 		n := &c.nodes[at]
 		if !n.gone || n.c == nil || n.parent < 0 {
 			continue
 		}
 		root := c.root(int32(at))
-		d := p.drafts[root]
+		d := of[root]
 		if d == nil {
 			d = &draft{}
-			p.drafts[root] = d
+			of[root] = d
 			out = append(out, d)
 		}
-		p.drafts[at] = d
+		of[at] = d
 		d.nodes = append(d.nodes, int32(at))
 		d.Nodes = append(d.Nodes, n.c.Node)
 	}
 	for at := c.existing; at < len(c.nodes); at++ {
 		if n := &c.nodes[at]; !n.gone && len(n.from) > 0 {
-			d := p.drafts[c.root(int32(at))]
+			d := of[c.root(int32(at))]
 			d.added = append(d.added, int32(at))
 		}
 	}
@@ -56,11 +56,11 @@ func (p *plan) collapse() []*draft {
 		slices.Sort(d.Nodes)
 		p.price(d)
 	}
-	return out
+	return out, of
 }
 
-// finish sets the new nodes of the moves that are made, and their placements, in order of the new places.
-func (p *plan) finish(made []*draft) {
+// finish sets the new nodes of the moves that are made, and their placements, in order of the new places. of is collapse's.
+func (p *plan) finish(made, of []*draft) {
 	c := p.c
 	for _, d := range made {
 		for _, l := range d.launches {
@@ -75,7 +75,7 @@ func (p *plan) finish(made []*draft) {
 		}
 		name := ""
 		for _, a := range n.from {
-			d := p.drafts[a.origin]
+			d := of[a.origin]
 			if !d.made {
 				continue
 			}

@@ -25,8 +25,8 @@ type receivers struct {
 	lines      []*line // by kind; nil: not needed yet
 	marks      []mark  // by node
 
-	stamp  int32      // of the trial that is being made
-	window []standing // reused
+	stamp  int32    // of the trial that is being made
+	window []choice // reused
 }
 
 // block is how many nodes can be passed over at once if a pod fits none of them.
@@ -44,13 +44,13 @@ type mark struct {
 
 // line is the nodes that may have capacity for pods of a kind, in order, as far as they have been looked at.
 type line struct {
-	nodes []standing
+	nodes []choice
 	next  int // the position in the receivers' order that is looked at next
 	begun int // how many receivers there were when it was begun; those that have come since are in line unseen
 }
 
-// standing is a node's place in a line, or among those that are compared.
-type standing struct {
+// choice is a node's place in a line, or among those that are compared.
+type choice struct {
 	at int32
 	// version is mark.changed of when score was found; -1: it hasn't been.
 	version int32
@@ -154,7 +154,7 @@ func (r *receivers) extend(l *line, kind int32) bool {
 		}
 		l.next++
 		if at := r.order[i]; i >= l.begun || fits(r.free[i*dims:][:dims], need) && r.c.admits(kind, at) {
-			l.nodes = append(l.nodes, standing{at: at, version: -1})
+			l.nodes = append(l.nodes, choice{at: at, version: -1})
 			return true
 		}
 	}
@@ -221,12 +221,12 @@ func (r *receivers) look(l *line, i int, kind int32, join func(at int32) bool) (
 	if m.excluded == r.stamp || int(x.at) >= r.c.existing && join != nil && !join(x.at) || k.special() && r.c.besides(kind, &r.c.nodes[x.at], 1) == 0 {
 		return i + 1
 	}
-	r.window = append(r.window, standing{at: x.at, score: score})
+	r.window = append(r.window, choice{at: x.at, score: score})
 	return i + 1
 }
 
 // best returns which node is left best balanced and fullest by another pod.
-func best(window []standing) int {
+func best(window []choice) int {
 	best, least := 0, math.Inf(1)
 	for i := range window {
 		if x := window[i].score; x < least {

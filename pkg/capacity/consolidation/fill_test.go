@@ -55,11 +55,11 @@ func TestLinesForgetNothing(t *testing.T) {
 func (c *cluster) anew(order []int32, from int32, s share) (out []place) {
 	kind := &c.kinds.all[s.kind]
 	for range s.n {
-		var window []standing
+		var window []choice
 		for _, at := range order {
 			n := &c.nodes[at]
 			if len(window) < compared && at != from && !kind.fixed && fits(n.free, kind.need) && c.admits(s.kind, at) && c.besides(s.kind, n, 1) > 0 {
-				window = append(window, standing{at: at, score: c.score(n, kind)})
+				window = append(window, choice{at: at, score: c.score(n, kind)})
 			}
 		}
 		if len(window) == 0 {

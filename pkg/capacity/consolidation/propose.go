@@ -65,8 +65,9 @@ func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Option
 	}
 	s.plan.separate = true
 	s.plan.singles(s.later)
-	s.choose(s.plan.collapse())
-	s.plan.finish(s.moves)
+	drafts, of := s.plan.collapse()
+	s.choose(drafts)
+	s.plan.finish(s.moves, of)
 	for _, d := range s.moves {
 		out.Moves = append(out.Moves, d.Move)
 	}

@@ -48,8 +48,6 @@ type plan struct {
 	totals map[string]totals
 	// kept is why nodes are kept, by node.
 	kept []Kept
-	// drafts are the moves, by the nodes that they empty.
-	drafts []*draft
 	// steps is how many trials were carried out; at the same number a node's trial has the same result.
 	steps int
 	// most is how many existing nodes one move may empty.
