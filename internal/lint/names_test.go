@@ -89,14 +89,14 @@ func TestNamesAreDocumented(t *testing.T) {
 		t.Errorf("only %d names were found: this test looks at the wrong file", len(declared))
 	}
 
-	// What other pages and the shipped manifests name is there.
+	// What other pages, the shipped manifests and the charts name is there.
 	known := map[string]bool{}
 	for name := range declared {
 		_, name, _ = strings.Cut(name, ": ")
 		known[name] = true
 	}
 	used := 0
-	for _, folder := range []string{"docs", "manifests"} {
+	for _, folder := range []string{"docs", "manifests", "charts"} {
 		for _, end := range []string{".md", ".yaml", ".json"} {
 			each(t, filepath.Join(root, folder), end, func(path string) error {
 				text, err := os.ReadFile(path)
@@ -111,7 +111,7 @@ func TestNamesAreDocumented(t *testing.T) {
 		}
 	}
 	if used < 60 {
-		t.Errorf("only %d names are used in docs and manifests: this test looks at the wrong files", used)
+		t.Errorf("only %d names are used in docs, manifests and charts: this test looks at the wrong files", used)
 	}
 }
 
