@@ -14,6 +14,8 @@
 # make scores   lets kube-scheduler place the pods of such days by different scores, to see what they cost; WHOLE=1 in the whole program
 # make peer     lets Karpenter itself consolidate a small cluster, as a check of the emulation; SEED=1, BALANCED=1, MOST_ALLOCATED=1
 # make neighbour moves a cluster of 50 nodes to Karpenter for AWS itself and back; NEIGHBOUR_HOLD=30m
+# make image    builds the container image for amd64 and arm64 into bin/image, an OCI layout, and its SBOMs; make push IMAGE=REPOSITORY:TAG
+#               pushes it, with REGISTRY_USER=NAME for a password on standard input; make notice writes NOTICE
 # make chart    packages the charts into bin/; make manifests renders manifests/ from charts/dovetail
 # make build    builds bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
 #
@@ -33,7 +35,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour chart manifests clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour chart manifests image push notice clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -62,6 +64,7 @@ verify:
 	@before=$$(git status --porcelain 2>/dev/null || true); \
 	  go vet ./...; \
 	  go -C tools/chart vet ./...; \
+	  go -C tools/image vet ./...; \
 	  printf '\n== verify: staticcheck and errcheck (the first time they look at all of Kubernetes: minutes)\n'; \
 	  $(LINTER) staticcheck -tags scenes $(LINTED); \
 	  $(LINTER) errcheck -tags scenes -exclude tools/errcheck.txt $(LINTED); \
@@ -80,8 +83,9 @@ integration:
 	$(say) 'integration tests: building what they start'
 	@go build -ldflags '$(LDFLAGS)' -o bin/controlplane ./test/cluster/cmd/controlplane
 	@go build -ldflags '$(LDFLAGS)' -o bin/dovetail-scheduler ./cmd/scheduler
-	$(say) 'the charts'
+	$(say) 'the charts, and the image of a small program'
 	@go -C tools/chart test -vet=off -count=1 ./...
+	@go -C tools/image test -vet=off -count=1 ./...
 	$(say) 'integration tests'
 	@go test -vet=off -p 1 -count=1 -timeout 60m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet))(/|$$)|/test/worlds$$')
 	$(say) 'the demo, short'
@@ -167,6 +171,18 @@ chart:
 manifests:
 	$(say) 'rendering manifests/ from charts/dovetail'
 	@go -C tools/chart run . manifests
+
+# The image is assembled by Go alone: no Docker, no base image, no registry.
+IMAGE_TOOL := go -C tools/image run .
+image:
+	$(say) 'building the image for amd64 and arm64 (the first time this compiles Kubernetes for both)'
+	@$(IMAGE_TOOL) build --out $(CURDIR)/bin --ldflags '$(LDFLAGS)'
+
+push:
+	@$(IMAGE_TOOL) push $(if $(REGISTRY_USER),--username $(REGISTRY_USER) --password-stdin) $(CURDIR)/bin $(IMAGE)
+
+notice:
+	@$(IMAGE_TOOL) notice
 
 clean:
 	rm -rf bin .demo .tmp
