@@ -97,7 +97,7 @@ func TestSceneWordsForEC2sFaults(t *testing.T) {
 				c.Spec.Tags["team-"+strings.Repeat("x", i)] = "a"
 			}
 		}, want: []heard{
-			{"EC2NodeClass", "condition ValidationSucceeded=False (Invalid)", "spec.tags: 45 tags and the 7 that every instance needs besides are 52; EC2 allows 50 on an instance"},
+			{"EC2NodeClass", "condition ValidationSucceeded=False (Invalid)", "spec.tags: 45 tags and the 7 that Dovetail adds to every instance are 52; EC2 allows 50 on an instance"},
 			{"NodePool", "", "spec.tags: 45 tags"},
 			{"Pod", "event FailedProvisioning", "spec.tags: 45 tags"},
 		}},

@@ -111,7 +111,7 @@ func TestBadClasses(t *testing.T) {
 		{"tags", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"karpenter.sh/nodepool": "mine"} },
 			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "karpenter.sh/nodepool" is set by the program itself`},
 		{"tags-too-many", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = manyTags(45) },
-			ec2nc.ConditionTypeValidationSucceeded, "spec.tags: 45 tags and the 7 that every instance needs besides are 52; EC2 allows 50 on an instance"},
+			ec2nc.ConditionTypeValidationSucceeded, "spec.tags: 45 tags and the 7 that Dovetail adds to every instance are 52; EC2 allows 50 on an instance"},
 		{"tags-aws", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{"AWS:owner": "me"} },
 			ec2nc.ConditionTypeValidationSucceeded, `spec.tags: the key "AWS:owner" begins with aws:, which AWS reserves`},
 		{"tags-key", func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = map[string]string{strings.Repeat("ä", 129): ""} },

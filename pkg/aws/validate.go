@@ -104,7 +104,7 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
 		ours-- // instead of ours
 	}
 	if n := len(spec.Tags); n+ours > maxTags {
-		return fmt.Errorf("spec.tags: %d tags and the %d that every instance needs besides are %d; EC2 allows %d on an instance", n, ours, n+ours, maxTags)
+		return fmt.Errorf("spec.tags: %d tags and the %d that Dovetail adds to every instance are %d; EC2 allows %d on an instance", n, ours, n+ours, maxTags)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (t *terminations) setDeadline(ctx context.Context, d *decision) error {
 	obj := &karpv1.NodeClaim{}
 	obj.Name = d.claim.Name
 	if err := t.claims.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(body))); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("noting on NodeClaim %s by when its node is drained: %w", d.claim.Name, err)
+		return fmt.Errorf("recording on NodeClaim %s when the drain of its node ends: %w", d.claim.Name, err)
 	}
 	return nil
 }

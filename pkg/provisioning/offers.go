@@ -40,7 +40,7 @@ func (o *offers) offer(ctx context.Context) {
 	}
 	v, err := o.viewer.view(ctx, nil)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Could not take a view of the cluster; pods wait for their instances")
+		klog.FromContext(ctx).Error(err, "Could not read the state of the cluster; pods keep waiting for their instances")
 		return
 	}
 	v.Pools, v.Demand = nil, demand(waiting)

@@ -102,7 +102,7 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 	}
 	out.Moves = c.reserve(ctx, v, all, p.lift)
 	if len(all) > 0 {
-		klog.FromContext(ctx).V(2).Info("Reserved capacity for moves", "proposed", len(all), "reserved", len(out.Moves))
+		klog.FromContext(ctx).V(2).Info("Reserved capacity for the moves of a consolidation pass", "proposed", len(all), "reserved", len(out.Moves))
 	}
 }
 

@@ -192,7 +192,7 @@ func (a *Args) validate() field.ErrorList {
 	errs := pluginargs.ValidateKind(a.TypeMeta, ArgsKind)
 	path := func(name string) *field.Path { return field.NewPath(name) }
 	if a.ClusterName == "" {
-		errs = append(errs, field.Required(path("clusterName"), "instances are tagged and found by it"))
+		errs = append(errs, field.Required(path("clusterName"), "instances get it as a tag, and are found by that tag"))
 	} else if !clusterForm.MatchString(a.ClusterName) || a.ClusterName == placeholder {
 		errs = append(errs, field.Invalid(path("clusterName"), a.ClusterName, "must be the name of the cluster, of the form "+clusterForm.String()))
 	}
@@ -244,7 +244,7 @@ func (a *Args) validate() field.ErrorList {
 	}
 	for i, name := range a.ProvisionFor {
 		if name == "" || slices.Contains(a.ProvisionFor[:i], name) {
-			errs = append(errs, field.Invalid(path("provisionFor").Index(i), name, "must be the name of a scheduler, named once"))
+			errs = append(errs, field.Invalid(path("provisionFor").Index(i), name, "must be the name of a scheduler, and not be listed twice"))
 		}
 	}
 	return errs

@@ -93,7 +93,7 @@ func Read(r io.Reader) (*File, error) {
 	}
 	f := &File{}
 	if err := json.Unmarshal(raw, f); err != nil {
-		return nil, fmt.Errorf("the catalogue is not what docs/catalog.md describes: %w", err)
+		return nil, fmt.Errorf("the catalogue doesn't have the format that docs/catalog.md describes: %w", err)
 	}
 	if f.Meta.Region == "" {
 		return nil, fmt.Errorf("catalogue: meta.region is required")

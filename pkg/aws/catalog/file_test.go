@@ -8,7 +8,7 @@ import (
 func TestCatalogFileThatCannotBe(t *testing.T) {
 	head := `{"meta":{"region":"eu-west-1"},"instanceTypes":[{"name":"m1.tiny","arch":["x86_64"],"vcpus":2,"memoryMiB":4096,"maxENIs":3,"ipv4PerENI":10`
 	for _, tc := range []struct{ name, file, want string }{
-		{"not JSON", `instanceTypes:`, "not what docs/catalog.md describes"},
+		{"not JSON", `instanceTypes:`, "doesn't have the format that docs/catalog.md describes"},
 		{"no region", `{"instanceTypes":[]}`, "meta.region is required"},
 		{"no types", `{"meta":{"region":"x"}}`, "instanceTypes is required"},
 		{"no name", `{"meta":{"region":"x"},"instanceTypes":[{"name":"tiny"}]}`, `instance type "tiny": name is not family.size`},
