@@ -87,7 +87,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.ClusterReader, owner: own,
 	}
 	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.ClusterReader, p.exhausted, own)
-	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, cfg.Hold)
+	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, interruption.NewConfirmer(c.EC2, cfg.Clock, own), cfg.Hold)
 	p.Poller = instancestatus.NewPoller(c.EC2, cfg.Clock, cfg.Hold)
 	return p, nil
 }

@@ -8,6 +8,8 @@ type Interruption struct {
 	Kind       InterruptionKind
 	// Ends is when the cloud ends the instance; zero: it has not said.
 	Ends time.Time
+	// Unconfirmed: a message says so, and the cloud can't be asked whether it is true.
+	Unconfirmed bool
 }
 
 // InterruptionKind is why an instance ends, as events name it.
@@ -18,6 +20,8 @@ const (
 	SpotInterrupted InterruptionKind = "SpotInterrupted"
 	// SpotRebalance: spot capacity may be taken back soon; it may also never be.
 	SpotRebalance InterruptionKind = "SpotRebalanceRecommendation"
+	// InterruptionRefuted: a message said that the instance ends, and the cloud says that it doesn't.
+	InterruptionRefuted InterruptionKind = "InterruptionRefuted"
 	// ReservationInterrupted: the owner of a reservation takes it back, in two minutes at most.
 	ReservationInterrupted InterruptionKind = "CapacityReservationInstanceInterrupted"
 	// MaintenanceScheduled: the instance will be stopped, restarted or retired.

@@ -106,6 +106,11 @@ func (i *interruptions) note(ctx context.Context, claim *karpv1.NodeClaim, x cap
 		i.recorder.Eventf(claim, nil, corev1.EventTypeNormal, string(x.Kind), "Check", "EC2 may take the instance's spot capacity back soon")
 		return nil
 	}
+	if x.Kind == capacity.InterruptionRefuted {
+		i.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check",
+			"A message on the interruption queue says that the instance ends or will be changed; EC2 doesn't confirm that, so it is ignored")
+		return nil
+	}
 	means, known := interruptionKinds[x.Kind]
 	if !known {
 		return nil
@@ -122,7 +127,11 @@ func (i *interruptions) note(ctx context.Context, claim *karpv1.NodeClaim, x cap
 	if err := i.claims.Patch(ctx, claim, client.RawPatch(types.MergePatchType, []byte(body))); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("noting an interruption on NodeClaim %s: %w", claim.Name, err)
 	}
-	i.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node will be drained by %s: %s", at.UTC().Format(time.RFC3339), means.why)
+	doubt := ""
+	if x.Unconfirmed {
+		doubt = " (so says a message on the interruption queue, which EC2 has not confirmed)"
+	}
+	i.recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node will be drained by %s: %s%s", at.UTC().Format(time.RFC3339), means.why, doubt)
 	klog.FromContext(ctx).Info("An instance is interrupted", "nodeClaim", claim.Name, "node", claim.Status.NodeName, "instance", x.InstanceID, "kind", x.Kind, "drainBy", at)
 	i.changed()
 	return nil

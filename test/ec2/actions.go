@@ -23,6 +23,7 @@ var actions = map[string]action{
 	"ec2.DescribeLaunchTemplateVersions": on((*world).describeLaunchTemplateVersions),
 	"ec2.DescribeLaunchTemplates":        on((*world).describeLaunchTemplates),
 	"ec2.DescribeSecurityGroups":         on((*world).describeSecurityGroups),
+	"ec2.DescribeSpotInstanceRequests":   on((*world).describeSpotInstanceRequests),
 	"ec2.DescribeSpotPriceHistory":       on((*world).describeSpotPriceHistory),
 	"ec2.DescribeSubnets":                on((*world).describeSubnets),
 	"ec2.RunInstances":                   on((*world).runInstances),

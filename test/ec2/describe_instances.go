@@ -156,7 +156,7 @@ func (w *world) instanceItem(in *instance) instanceItem {
 	}
 	switch {
 	case in.CapacityType == spot:
-		item.Lifecycle, item.SpotRequest = spot, "sir-"+in.ID[len(in.ID)-8:]
+		item.Lifecycle, item.SpotRequest = spot, spotRequestID(in)
 	case in.Market != "":
 		item.Lifecycle = in.Market
 	}

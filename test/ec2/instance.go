@@ -80,7 +80,7 @@ type instance struct {
 	booted    bool
 	fleetRsv  string // EC2's "reservation": the launch
 	template  string
-	marked    bool // an interruption or the like has been announced
+	marked    bool // EC2 has announced that it takes its spot capacity back
 	status    instanceStatus
 }
 

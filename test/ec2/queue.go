@@ -234,6 +234,7 @@ func (w *world) notifyState(in *instance) {
 // Interrupt announces the interruption of a spot instance, which is terminated after SpotNotice.
 func (s *Sim) Interrupt(id string) error {
 	return s.mark(id, spot, func(w *world, in *instance) {
+		in.marked = true
 		w.event("EC2 Spot Instance Interruption Warning", in, map[string]string{"instance-action": "terminate"})
 		w.after(w.cfg.SpotNotice, func() { w.end(in, "Server.SpotInstanceTermination: Instance terminated due to spot interruption") })
 	})
@@ -252,9 +253,10 @@ func (s *Sim) Queued() (n int) {
 	return n
 }
 
-// Maintain announces, as AWS Health does, maintenance of an instance's host. It has no further effect.
+// Maintain announces, as AWS Health and DescribeInstanceStatus do, maintenance of an instance's host. It has no further effect.
 func (s *Sim) Maintain(id string, begins time.Time) error {
 	return s.mark(id, "", func(w *world, in *instance) {
+		in.status.events = append(in.status.events, scheduledEvent{"instance-retirement", "The instance is running on degraded hardware", begins})
 		w.announce("aws.health", "AWS Health Event", in, map[string]any{
 			"eventArn": "arn:aws:health:" + w.cfg.Region + "::event/EC2/AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED/" + w.uuid("health"),
 			"service":  "EC2", "eventTypeCode": "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED", "eventTypeCategory": "scheduledChange",

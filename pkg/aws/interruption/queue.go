@@ -3,6 +3,7 @@ package interruption
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -30,15 +31,18 @@ type Queue struct {
 	name  string // empty: there is none
 	api   sdk.SQS
 	clock clock.Clock
+	// confirmer asks EC2 whether messages are true.
+	confirmer *Confirmer
 	// hold returns why no message may be taken from the queue at the moment; empty if one may.
 	hold func() error
 
 	onInterruption func(context.Context, []capacity.Interruption) []error
 }
 
-// NewQueue returns the queue of that name; empty: there is none. hold returns why no message may be taken from it at the moment.
-func NewQueue(name string, api sdk.SQS, c clock.Clock, hold func() error) *Queue {
-	return &Queue{name: name, api: api, clock: c, hold: hold}
+// NewQueue returns the queue of that name; empty: there is none. f confirms its messages; hold returns why no message may be taken from it
+// at the moment.
+func NewQueue(name string, api sdk.SQS, c clock.Clock, f *Confirmer, hold func() error) *Queue {
+	return &Queue{name: name, api: api, clock: c, confirmer: f, hold: hold}
 }
 
 // OnInterruption registers f for the interruptions from the queue. f returns an error for each that it could not handle; its message
@@ -85,19 +89,19 @@ func (q *Queue) url(ctx context.Context) (string, error) {
 	return awssdk.ToString(out.QueueUrl), nil
 }
 
-// hear receives the messages on the queue, or waits for some, has them handled, and deletes those that were handled. It also deletes
-// messages that can't be understood, which would be delivered again and again.
+// hear receives the messages on the queue, or waits for some, has those handled that EC2 confirms, and deletes those that were handled. It
+// also deletes messages that can't be understood, which would be delivered again and again.
 func (q *Queue) hear(ctx context.Context, url string) error {
 	out, err := q.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: awssdk.String(url), MaxNumberOfMessages: queueBatch, WaitTimeSeconds: int32(sdk.QueueWait / time.Second),
-		VisibilityTimeout: int32(queueHidden / time.Second),
+		VisibilityTimeout: int32(queueHidden / time.Second), MessageSystemAttributeNames: []sqstypes.MessageSystemAttributeName{received},
 	})
 	if err != nil {
 		return sdk.Wrap(err, "reading the interruption queue")
 	}
 	logger := klog.FromContext(ctx)
 	var heard []capacity.Interruption
-	var from []int // index of each interruption's message
+	var from, times []int // each interruption's message, and how often it was received
 	seen := make([]error, len(out.Messages))
 	for i := range out.Messages {
 		said, err := interruptionsOf(awssdk.ToString(out.Messages[i].Body))
@@ -112,19 +116,45 @@ func (q *Queue) hear(ctx context.Context, url string) error {
 			interruptionMessages.WithLabelValues(string(said[0].Kind)).Inc()
 		}
 		for range said {
-			from = append(from, i)
+			from, times = append(from, i), append(times, timesReceived(&out.Messages[i]))
 		}
 		heard = append(heard, said...)
 	}
-	if len(heard) > 0 {
-		for i, err := range q.onInterruption(ctx, heard) {
-			if err != nil {
-				logger.Error(err, "An interruption could not be handled; its message will be received again", "instance", heard[i].InstanceID, "kind", heard[i].Kind)
-				seen[from[i]] = err
-			}
+	q.handle(ctx, heard, times, func(i int, err error) { seen[from[i]] = err })
+	return q.forget(ctx, url, out.Messages, seen)
+}
+
+// handle has interruptions handled that EC2 confirms, and calls again for each that must be received once more.
+func (q *Queue) handle(ctx context.Context, heard []capacity.Interruption, times []int, again func(i int, err error)) {
+	if len(heard) == 0 {
+		return
+	}
+	believed, index, errs := q.confirmer.sift(ctx, heard, times)
+	for i, err := range errs {
+		if err != nil {
+			again(i, err)
 		}
 	}
-	return q.forget(ctx, url, out.Messages, seen)
+	if len(believed) == 0 {
+		return
+	}
+	for n, err := range q.onInterruption(ctx, believed) {
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "An interruption could not be handled; its message will be received again", "instance", believed[n].InstanceID, "kind", believed[n].Kind)
+			again(index[n], err)
+		}
+	}
+}
+
+// received is the attribute that says how often a message was received.
+const received = sqstypes.MessageSystemAttributeNameApproximateReceiveCount
+
+func timesReceived(m *sqstypes.Message) int {
+	n, err := strconv.Atoi(m.Attributes[string(received)])
+	if err != nil {
+		return 1
+	}
+	return n
 }
 
 // forget deletes the messages that have been handled.

@@ -101,7 +101,7 @@ func statements() []statement {
 			Sid: "Look", Resource: []string{"*"}, Condition: map[string]map[string]any{"StringEquals": {"aws:RequestedRegion": "${Region}"}},
 			Action: []string{"ec2:DescribeCapacityReservations", "ec2:DescribeImages", "ec2:DescribeInstanceStatus", "ec2:DescribeInstanceTypeOfferings",
 				"ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeLaunchTemplates", "ec2:DescribePlacementGroups",
-				"ec2:DescribeSecurityGroups", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets"},
+				"ec2:DescribeSecurityGroups", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets"},
 		},
 		{Sid: "LookElsewhere", Resource: []string{"*"}, Action: []string{"iam:GetInstanceProfile", "iam:ListInstanceProfiles", "pricing:GetProducts"}},
 		{Sid: "ImageAliases", Resource: []string{"arn:${Partition}:ssm:${Region}::parameter/aws/service/*"}, Action: []string{"ssm:GetParameters"}},

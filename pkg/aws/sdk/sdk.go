@@ -20,6 +20,7 @@ type EC2 interface {
 	TemplateAPI
 	InstanceAPI
 	StatusAPI
+	SpotAPI
 	DescribeImages(context.Context, *ec2.DescribeImagesInput, ...func(*ec2.Options)) (*ec2.DescribeImagesOutput, error)
 }
 
@@ -57,6 +58,11 @@ type InstanceAPI interface {
 // StatusAPI is the call about EC2's own checks of instances.
 type StatusAPI interface {
 	DescribeInstanceStatus(context.Context, *ec2.DescribeInstanceStatusInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceStatusOutput, error)
+}
+
+// SpotAPI is the call about requests for spot instances, whose status says that an instance is taken back.
+type SpotAPI interface {
+	DescribeSpotInstanceRequests(context.Context, *ec2.DescribeSpotInstanceRequestsInput, ...func(*ec2.Options)) (*ec2.DescribeSpotInstanceRequestsOutput, error)
 }
 
 // SSM returns the newest images by parameter name.
