@@ -79,7 +79,7 @@ func TestStatusOfAClass(t *testing.T) {
 }
 
 func TestBadClasses(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, allowed("iam:PassRole", "*"))
 	for _, tt := range []struct {
 		name      string
 		class     func(*ec2nc.EC2NodeClass)

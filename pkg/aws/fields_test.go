@@ -350,7 +350,7 @@ func reservedInstance(w *world, i sim.Instance) pairs { return pairs{{w.reservat
 
 // Each field of a class: in the requests, and on the instance that EC2 launches from them.
 func TestFieldsOnTheWireAndOnTheInstance(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, allowed("ssm:GetParameters", "arn:aws:ssm:*:*:parameter/ours/*"))
 	templates, fleets := w.forms("CreateLaunchTemplate"), w.forms("CreateFleet")
 	for _, tt := range fieldCases() {
 		t.Run(tt.name, func(t *testing.T) {

@@ -72,7 +72,7 @@ func TestConfiguredJoinDataWins(t *testing.T) {
 
 // For a cluster that isn't an EKS cluster, what nodes need has to be configured, and classes that don't need it work.
 func TestClusterThatEKSDoesNotKnow(t *testing.T) {
-	w := newWorld(t, func(_ *Config, s *sim.Config) { s.Cluster = "another" })
+	w := newWorld(t, func(_ *Config, s *sim.Config) { s.Cluster = "another" }, allowed("*", "*"))
 	w.sim.AddImage(sim.Image{Name: "own", Arch: "x86_64", Created: time.Unix(1, 0), Tags: map[string]string{"own": "yes"}})
 	look := func(nc *ec2nc.EC2NodeClass) {
 		nc.Spec.SubnetSelectorTerms = []ec2nc.SubnetSelectorTerm{{Tags: map[string]string{"karpenter.sh/discovery": "*"}}}

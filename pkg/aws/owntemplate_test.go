@@ -23,10 +23,17 @@ func withOwn(name string) *ec2nc.EC2NodeClass {
 	})
 }
 
-// keep creates a launch template as a user would.
+// keep creates a launch template as a user would, with the tags that the shipped policy asks for: on it, and on network interfaces.
 func (w *world) keep(name string, data *ec2types.RequestLaunchTemplateData) {
 	w.t.Helper()
-	if _, err := w.clients.EC2.CreateLaunchTemplate(w.ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: &name, LaunchTemplateData: data}); err != nil {
+	var owned []ec2types.Tag
+	for k, v := range map[string]string{"kubernetes.io/cluster/films": "owned", "eks:eks-cluster-name": "films", "karpenter.sh/nodepool": "-"} {
+		owned = append(owned, ec2types.Tag{Key: &k, Value: &v})
+	}
+	data.TagSpecifications = append(data.TagSpecifications, ec2types.LaunchTemplateTagSpecificationRequest{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: owned})
+	shared := []ec2types.Tag{{Key: awssdk.String("kubernetes.io/cluster/films"), Value: awssdk.String("shared")}}
+	if _, err := w.user.EC2.CreateLaunchTemplate(w.ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: &name, LaunchTemplateData: data,
+		TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeLaunchTemplate, Tags: shared}}}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -123,7 +130,7 @@ func TestLaunchTemplateThatGoes(t *testing.T) {
 	w.SetNodeClass(withOwn("mine"))
 	w.types("default")
 	v := w.prepared(newBatch("token-1", "spot", 1, offer("m5.large", "a", "spot")))
-	if _, err := w.clients.EC2.DeleteLaunchTemplate(w.ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: awssdk.String("mine")}); err != nil {
+	if _, err := w.user.EC2.DeleteLaunchTemplate(w.ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: awssdk.String("mine")}); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := w.Launch(w.ctx, v); err == nil {

@@ -23,6 +23,7 @@ import (
 type listener struct {
 	*Provider
 	clients sdk.Clients
+	user    sdk.Clients // of an administrator
 	t       *testing.T
 	ctx     context.Context
 	sim     *sim.Sim
@@ -35,7 +36,7 @@ type listener struct {
 
 func newListener(t *testing.T, change ...func(*Config, *sim.Config)) *listener {
 	t.Helper()
-	simCfg := sim.Config{Seed: 1, Cluster: "films", Queue: "interruptions", Catalog: fewTypes}
+	simCfg := sim.Config{Seed: 1, Cluster: "films", Queue: "interruptions", Catalog: fewTypes, Policy: shippedPolicy(t)}
 	cfg := Config{Region: "us-west-2", ClusterName: "films", InterruptionQueue: "interruptions"}
 	for _, f := range change {
 		f(&cfg, &simCfg)
@@ -58,7 +59,7 @@ func newListener(t *testing.T, change ...func(*Config, *sim.Config)) *listener {
 		}
 	})
 	_, ctx := ktesting.NewTestContext(t)
-	return &listener{Provider: p, clients: clients, t: t, ctx: ctx, sim: s, fail: func(capacity.Interruption) error { return nil }}
+	return &listener{Provider: p, clients: clients, user: sdk.NewClients(asUser(s, client), clock.RealClock{}), t: t, ctx: ctx, sim: s, fail: func(capacity.Interruption) error { return nil }}
 }
 
 // listens runs the loop until the test ends.
@@ -93,7 +94,7 @@ func (l *listener) times(id string) int {
 
 func (l *listener) send(body string) {
 	l.t.Helper()
-	if _, err := l.clients.SQS.(*sqs.Client).SendMessage(l.ctx, &sqs.SendMessageInput{QueueUrl: awssdk.String(l.sim.QueueURL()), MessageBody: &body}); err != nil {
+	if _, err := l.user.SQS.(*sqs.Client).SendMessage(l.ctx, &sqs.SendMessageInput{QueueUrl: awssdk.String(l.sim.QueueURL()), MessageBody: &body}); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -138,7 +139,7 @@ func TestQueueIsReadAndEmptied(t *testing.T) {
 	// The request for the next message waits at the queue: 20 s, ten messages.
 	l.send(fmt.Sprintf(rebalance, "i-late"))
 	l.until("the late one", func() bool { return l.deleted() == 13 })
-	if got := l.sim.Calls("ReceiveMessage")[0].Params; got != `{"MaxNumberOfMessages":10,"QueueUrl":"`+l.sim.QueueURL()+`","VisibilityTimeout":20,"WaitTimeSeconds":20}` {
+	if got := l.sim.Calls("ReceiveMessage")[0].Params; got != `{"MaxNumberOfMessages":10,"MessageSystemAttributeNames":["ApproximateReceiveCount"],"QueueUrl":"`+l.sim.QueueURL()+`","VisibilityTimeout":20,"WaitTimeSeconds":20}` {
 		t.Errorf("asked with %s", got)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestWhatWasMadeForAClassGoesWithIt(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, allowed("iam:PassRole", "*"))
 	// The role has changed once, and the first one is gone: the profile that was created for it still exists.
 	earlier := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.Role = "earlier" })
 	if _, err := w.account.profiles.Find(w.ctx, earlier); err == nil || err.Error() != "spec.role: no role is called earlier" {

@@ -3,10 +3,14 @@ package aws
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -24,10 +28,11 @@ import (
 	simcatalog "github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 )
 
-// world is a provider with its simulator and the statuses it has reported.
+// world is a provider with its simulator and the statuses it has reported. The provider has the shipped IAM policy.
 type world struct {
 	*Provider
 	clients sdk.Clients
+	user    sdk.Clients // of an administrator
 	t       *testing.T
 	ctx     context.Context
 	sim     *sim.Sim
@@ -53,7 +58,7 @@ func newWorld(t *testing.T, opts ...worldOption) *world {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, stop := context.WithCancel(ctx)
-	simCfg := sim.Config{Seed: 1, Speed: 1000, Cluster: "films", ClusterCA: []byte("a certificate"), Catalog: fewTypes}
+	simCfg := sim.Config{Seed: 1, Speed: 1000, Cluster: "films", ClusterCA: []byte("a certificate"), Catalog: fewTypes, Policy: shippedPolicy(t)}
 	cfg := Config{Region: "us-west-2", ClusterName: "films"}
 	for _, o := range opts {
 		o(&cfg, &simCfg)
@@ -71,7 +76,7 @@ func newWorld(t *testing.T, opts ...worldOption) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Provider: p, clients: clients, t: t, ctx: ctx, sim: s, told: map[string]ec2nc.EC2NodeClassStatus{}, changed: make(chan struct{}, 1), statuses: make(chan struct{}, 1)}
+	w := &world{Provider: p, clients: clients, user: sdk.NewClients(asUser(s, client), clock.RealClock{}), t: t, ctx: ctx, sim: s, told: map[string]ec2nc.EC2NodeClassStatus{}, changed: make(chan struct{}, 1), statuses: make(chan struct{}, 1)}
 	poke := func(c chan struct{}) {
 		select {
 		case c <- struct{}{}:
@@ -100,6 +105,30 @@ func newWorld(t *testing.T, opts ...worldOption) *world {
 		goleak.VerifyNone(t, before)
 	})
 	return w
+}
+
+// shippedPolicy returns manifests/iam/policy.json.
+func shippedPolicy(t testing.TB) []byte {
+	t.Helper()
+	raw, err := os.ReadFile("../../manifests/iam/policy.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// allowed adds a permission to the policy, as the documentation tells users to do for what only some clusters need.
+func allowed(action, resource string) worldOption {
+	return func(_ *Config, s *sim.Config) {
+		s.Policy = []byte(strings.Replace(string(s.Policy), `"Statement": [`, fmt.Sprintf(`"Statement": [{"Sid": "More", "Effect": "Allow", "Action": %q, "Resource": %q},`, action, resource), 1))
+	}
+}
+
+// asUser returns the configuration of somebody who may do everything.
+func asUser(s *sim.Sim, c *http1) awssdk.Config {
+	cfg := s.AdminConfig()
+	cfg.HTTPClient = &http.Client{Transport: c.transport}
+	return cfg
 }
 
 // types waits until the class is usable.

@@ -105,7 +105,7 @@ func newWorld(scheme *runtime.Scheme, s setting, cloudEnds func(providerID strin
 		return nil, err
 	}
 	w.cloud = awsec2.New(awsec2.Options{Region: w.ec2.Region(), BaseEndpoint: aws.String(Endpoint), HTTPClient: &http.Client{Transport: &wire{handler: w.ec2.Handler()}},
-		Credentials: w.ec2.AWSConfig().Credentials})
+		Credentials: w.ec2.AdminConfig().Credentials})
 	return w, w.controllers(s)
 }
 

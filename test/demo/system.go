@@ -155,7 +155,7 @@ func runSandbox(ctx context.Context, st *stage, set settings) error {
 	return withSystem(ctx, st, set, func(ctx context.Context, system *sandbox.Sandbox) error {
 		st.act("running until ctrl-C")
 		st.say("  export KUBECONFIG=%s", system.AdminKubeconfig())
-		for _, variable := range system.EC2.Env() {
+		for _, variable := range system.EC2.AdminEnv() {
 			st.say("  export %s", variable)
 		}
 		st.say("\n  Pods with schedulerName: %s get nodes. Logs are in %s.", sandbox.SchedulerName, system.Dir)

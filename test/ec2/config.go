@@ -63,6 +63,9 @@ type Config struct {
 	// IgnorePathPrefix makes ListInstanceProfiles return all profiles, as moto does. IgnoreTagFilters makes EC2's Describe calls
 	// ignore filters by tag. What the product deletes must not depend on these filters working.
 	IgnorePathPrefix, IgnoreTagFilters bool
+	// Policy is the IAM policy (JSON) of the program whose requests are signed as Env says; nil: it may do everything. Placeholders
+	// ${Partition}, ${Region}, ${Account}, ${Cluster}, ${NodeRole} and ${Queue} are filled in.
+	Policy []byte
 	// Machines boots software on instances; nil: nothing boots.
 	Machines Machines
 }

@@ -7,7 +7,8 @@
 // (package kubelet).
 //
 // It is a fake with behaviour, for tests and for the demonstration on one host. It has one region, one account, one VPC and one
-// cluster, checks no signatures and no permissions, and must not contain logic of the product.
+// cluster, checks no signatures, and must not contain logic of the product. With Config.Policy, requests need permissions as they do at AWS
+// (package iam).
 //
 //	sim, err := ec2.New(ec2.Config{Seed: 1})
 //	defer sim.Close()

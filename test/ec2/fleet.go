@@ -20,6 +20,8 @@ type fleet struct {
 	tags map[string]map[string]string
 	// market is the market option that the launch templates must have for this fleet; empty for on-demand and spot.
 	market string
+	// asker asks whether the launch is allowed.
+	asker *asker
 }
 
 // choice is one override of one launch template: a pool to launch into, and how.
@@ -119,7 +121,7 @@ func (w *world) parseFleet(r *Request) (*fleet, error) {
 	if err := p.checkTagSpecifications(append([]string{"fleet"}, taggedAtLaunch...)...); err != nil {
 		return nil, err
 	}
-	f := &fleet{tags: map[string]map[string]string{}, capacityType: p.str("TargetCapacitySpecification.DefaultTargetCapacityType")}
+	f := &fleet{asker: w.asker(r), tags: map[string]map[string]string{}, capacityType: p.str("TargetCapacitySpecification.DefaultTargetCapacityType")}
 	for _, kind := range taggedAtLaunch {
 		f.tags[kind] = p.tagsFor(kind)
 	}
@@ -226,6 +228,9 @@ func (w *world) resolve(c *choice, f *fleet) *apiError {
 		c.subnet = w.network.subnets[i]
 	}
 	c.pool.Zone = c.subnet.zone
+	if err := w.permitLaunch(f.asker, c, f); err != nil {
+		return err
+	}
 	if c.override.Zone != "" && c.override.Zone != c.subnet.zone {
 		return failf("InvalidParameterValue", "The subnet %s is not in the availability zone %s", c.subnet.id, c.override.Zone)
 	}

@@ -20,14 +20,15 @@ func (w *world) runInstances(r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	var from templateRef
 	if spec := p.sub("LaunchTemplate"); spec != nil {
 		t, err := w.template(spec.str("LaunchTemplateId"), spec.str("LaunchTemplateName"), spec.str("Version"))
 		if err != nil {
 			return nil, err
 		}
-		data = data.over(t.data)
+		data, from.ID = data.over(t.data), t.id
 	}
-	f := &fleet{capacityType: onDemand, total: most, min: lowest}
+	f := &fleet{asker: w.asker(r), capacityType: onDemand, total: most, min: lowest}
 	switch data.market {
 	case "":
 	case spot:
@@ -35,7 +36,7 @@ func (w *world) runInstances(r *Request) (any, error) {
 	default:
 		f.market = data.market
 	}
-	c := &choice{data: data, override: overrideItem{Type: data.typ, Subnet: data.subnet, Zone: p.str("Placement.AvailabilityZone")}}
+	c := &choice{config: from, data: data, override: overrideItem{Type: data.typ, Subnet: data.subnet, Zone: p.str("Placement.AvailabilityZone")}}
 	f.choices = []*choice{c}
 	return w.once(r, func() (any, error) {
 		if c.failure = w.resolve(c, f); c.failure != nil {

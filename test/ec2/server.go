@@ -72,6 +72,11 @@ func (s *Sim) do(ctx context.Context, r *Request) (any, error) {
 	if !ok {
 		return nil, failf("InvalidAction", "The action %s is not valid for this web service.", r.Action)
 	}
+	var refusal *apiError
+	s.with(func(w *world) { refusal = w.permit(r) })
+	if refusal != nil {
+		return nil, refusal
+	}
 	answer, err := a(s, ctx, r)
 	// Calls that change something look at DryRun themselves.
 	if err == nil && r.Service == "ec2" && strings.HasPrefix(r.Action, "Describe") && r.params.bool("DryRun") {

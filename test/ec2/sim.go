@@ -72,9 +72,15 @@ func start(cfg Config, url string) (*Sim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuring the EC2 simulator: %w", err)
 	}
+	world := newWorld(&cfg, cfg.Clock.Now())
+	if cfg.Policy != nil {
+		if world.policy, err = parsePolicy(&cfg); err != nil {
+			return nil, fmt.Errorf("configuring the EC2 simulator: %w", err)
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Sim{
-		cfg: cfg, clock: cfg.Clock, url: url, ctx: ctx, world: newWorld(&cfg, cfg.Clock.Now()), wake: make(chan struct{}, 1),
+		cfg: cfg, clock: cfg.Clock, url: url, ctx: ctx, world: world, wake: make(chan struct{}, 1),
 		arrivals: newBroadcast(), buckets: newBuckets(), stop: cancel, done: ctx.Done(),
 	}
 	s.wg.Go(s.loop)
@@ -95,10 +101,15 @@ func (s *Sim) Close() error {
 // Endpoint returns the base URL of every service.
 func (s *Sim) Endpoint() string { return s.url }
 
-// Env returns environment variables (NAME=value) that point an SDK or the AWS CLI to the simulator.
-func (s *Sim) Env() []string {
+// Env returns environment variables (NAME=value) that point the program under test to the simulator.
+func (s *Sim) Env() []string { return s.env(programKey) }
+
+// AdminEnv returns those that point an SDK or the AWS CLI to the simulator, for somebody who may do everything.
+func (s *Sim) AdminEnv() []string { return s.env(adminKey) }
+
+func (s *Sim) env(key string) []string {
 	return []string{
-		"AWS_ENDPOINT_URL=" + s.url, "AWS_REGION=" + s.cfg.Region, "AWS_DEFAULT_REGION=" + s.cfg.Region, "AWS_ACCESS_KEY_ID=SIMULATED", "AWS_SECRET_ACCESS_KEY=simulated",
+		"AWS_ENDPOINT_URL=" + s.url, "AWS_REGION=" + s.cfg.Region, "AWS_DEFAULT_REGION=" + s.cfg.Region, "AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=simulated",
 		"AWS_EC2_METADATA_DISABLED=true",
 	}
 }

@@ -6,12 +6,15 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"time"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2/iam"
 )
 
 // world is the state of the simulated account. It has no lock and no clock; Sim provides both.
 type world struct {
-	cfg *Config
-	now time.Time
+	cfg    *Config
+	policy *iam.Policy // nil: everything is allowed
+	now    time.Time
 	// agenda holds the events that are due later.
 	agenda  agenda
 	counter map[string]int

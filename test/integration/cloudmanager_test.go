@@ -67,7 +67,7 @@ func TestCloudControllerManagerThatLags(t *testing.T) {
 func manageCloudNodes(t *testing.T, e *env) (deleted func() int) {
 	t.Helper()
 	kube := kubernetes.NewForConfigOrDie(e.c.AdminConfig())
-	cloud := awsec2.NewFromConfig(e.sim.AWSConfig())
+	cloud := awsec2.NewFromConfig(e.sim.AdminConfig())
 	exists := func(ctx context.Context, id string) bool {
 		out, err := cloud.DescribeInstances(ctx, &awsec2.DescribeInstancesInput{InstanceIds: []string{id}})
 		var api smithy.APIError

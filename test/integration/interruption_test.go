@@ -55,7 +55,7 @@ func TestInterruptions(t *testing.T) {
 	e.settled(3)
 	first := e.sim.Live()
 
-	queue := sqs.NewFromConfig(e.sim.AWSConfig())
+	queue := sqs.NewFromConfig(e.sim.AdminConfig())
 	for _, body := range []string{"no event", `{"source":"aws.ec2","detail-type":"EC2 Moon Landing"}`,
 		`{"source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning","time":"2026-11-21T22:00:00Z","detail":{"instance-id":"i-ofanothercluster","instance-action":"terminate"}}`} {
 		if _, err := queue.SendMessage(e.ctx, &sqs.SendMessageInput{QueueUrl: awssdk.String(e.sim.QueueURL()), MessageBody: &body}); err != nil {

@@ -198,7 +198,7 @@ func lost(s *scene, draining bool) {
 
 // An instance of this cluster without NodeClaim, and a Node of ours without NodeClaim whose instance is gone.
 func nobodyOwns(s *scene) {
-	cloud := awsec2.NewFromConfig(s.sim.AWSConfig())
+	cloud := awsec2.NewFromConfig(s.sim.AdminConfig())
 	images, err := cloud.DescribeImages(s.ctx, &awsec2.DescribeImagesInput{})
 	if err != nil || len(images.Images) == 0 {
 		s.Fatalf("images: %v", err)

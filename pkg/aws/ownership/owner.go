@@ -42,13 +42,16 @@ func (o Owner) Tags(nc *ec2nc.EC2NodeClass) map[string]string {
 	return tags
 }
 
-// LaunchTags returns the tags of everything that a launch creates. A node without a pool has the pool's tag with an empty value,
-// because List selects instances by that tag.
+// noPool is the value of the pool's tag where there is no pool. No NodePool can have this name.
+const noPool = "-"
+
+// LaunchTags returns the tags of everything that a launch creates. A node without a pool has the pool's tag too, because List selects
+// instances by that tag. Its value isn't empty: the IAM policy asks for any value, and an empty one may not count as one.
 func (o Owner) LaunchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string {
 	tags := o.Tags(nc)
 	if _, own := tags[ec2nc.NameTagKey]; !own {
 		tags[ec2nc.NameTagKey] = cmp.Or(pool, nc.Name)
 	}
-	tags[ec2nc.NodePoolTagKey], tags[ec2nc.NodeClassTagKey] = pool, nc.Name
+	tags[ec2nc.NodePoolTagKey], tags[ec2nc.NodeClassTagKey] = cmp.Or(pool, noPool), nc.Name
 	return tags
 }

@@ -102,7 +102,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "EC2 simulator at %s (region %s, zones %s, cluster %s). Point a client at it:\n\n", sim.Endpoint(), sim.Region(), strings.Join(sim.Zones(), ","), sim.Cluster())
-	for _, line := range sim.Env() {
+	for _, line := range sim.AdminEnv() {
 		fmt.Fprintf(out, "  export %s\n", line)
 	}
 	fmt.Fprintf(out, "\nJournal: %[1]s/_sim/journal   Instances: %[1]s/_sim/instances   Queue: %[2]s\n", sim.Endpoint(), sim.QueueURL())
