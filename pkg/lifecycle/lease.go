@@ -22,6 +22,10 @@ const (
 	leaseDuration = 40 * time.Second
 )
 
+// managedBy labels the Leases that we have made. A kubelet keeps the label when it takes its Lease over. The admission policy of
+// manifests/admission lets us write no others.
+const managedBy, managedByUs = "app.kubernetes.io/managed-by", "dovetail-scheduler"
+
 // leases keeps the Leases of Nodes without kubelet.
 type leases struct {
 	kube                kubernetes.Interface
@@ -66,6 +70,9 @@ func (s *leases) reconcile(ctx context.Context, l *life) (time.Duration, error) 
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		s.written.forget(node.UID) // the kubelet has renewed it, or the Lease was deleted with an earlier Node: check again
 		return time.Second, nil
+	} else if apierrors.IsForbidden(err) && held.Labels[managedBy] != managedByUs {
+		s.written.forget(node.UID)
+		return leaseEvery, nil // the kubelet made it, and will renew it
 	} else if err != nil {
 		return 0, fmt.Errorf("renewing the Lease of Node %s: %w", node.Name, err)
 	}
@@ -77,7 +84,7 @@ func (s *leases) create(ctx context.Context, node *corev1.Node, now time.Time) (
 	seconds := int32(leaseDuration / time.Second)
 	lease, err := s.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, &coordv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: node.Name, Namespace: corev1.NamespaceNodeLease,
+			Name: node.Name, Namespace: corev1.NamespaceNodeLease, Labels: map[string]string{managedBy: managedByUs},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
 		Spec: coordv1.LeaseSpec{
