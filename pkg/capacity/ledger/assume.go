@@ -67,6 +67,9 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 	if n, ok := l.byName[name]; ok && !daemon && room != RoomPlanned {
 		n.others = true
 	}
+	if n, ok := l.byName[name]; ok && room != RoomPlanned && len(n.chunks) > 0 {
+		l.out.Buffers = true
+	}
 	if l.assumed[name] == nil {
 		l.assumed[name] = map[types.UID]Room{}
 	}

@@ -86,6 +86,23 @@ func check(l *Ledger) error {
 			return fmt.Errorf("class %s: %d pods wait though %d slots are ready", key, waiting, ready-open)
 		}
 	}
+	for uid, b := range l.buffers {
+		if len(b.chunks) > b.Chunks {
+			return fmt.Errorf("buffer %s has %d chunks, wants %d", uid, len(b.chunks), b.Chunks)
+		}
+		for _, c := range b.chunks {
+			if c.buffer != b || l.nodes[c.node.key] != c.node || slices.Index(c.node.chunks, c) < 0 || c.node.fenced {
+				return fmt.Errorf("buffer %s: a chunk on %s is not on its node's books, or the node is going", uid, c.node.key)
+			}
+		}
+	}
+	for key, n := range l.nodes {
+		for _, c := range n.chunks {
+			if l.buffers[c.buffer.UID] != c.buffer || slices.Index(c.buffer.chunks, c) < 0 {
+				return fmt.Errorf("node %s: a chunk of %s is not on its buffer's books", key, c.buffer.UID)
+			}
+		}
+	}
 	recorded := map[types.UID]bool{}
 	for key := range l.nodes {
 		for _, s := range l.Slots(key) {

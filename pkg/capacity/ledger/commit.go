@@ -73,9 +73,13 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 		l.openNode(n)
 	}
 	l.tidyAll(placements)
-	// A claim whose pods have all gone since is never launched. If its node stayed in the ledger, later plans would place pods on it, and
-	// these would wait for ever.
-	for n := range l.nodesIn(func(n *node) bool { return n.claim != "" && !n.launched && !n.cached && len(n.slots) == 0 }) {
+	l.cancelUnneeded()
+}
+
+// cancelUnneeded cancels claims that are not launched and whose pods have all gone since they were planned. If such a node stayed in the ledger,
+// later plans would place pods on it, and these would wait for ever.
+func (l *Ledger) cancelUnneeded() {
+	for n := range l.nodesIn(func(n *node) bool { return n.claim != "" && !n.launched && !n.cached && n.idle() }) {
 		l.tidy(n)
 	}
 }
@@ -139,6 +143,7 @@ func (l *Ledger) book(c *class, n *node, g *group, order int) *slot {
 	s := &slot{class: c, node: n, order: order, group: g}
 	c.insert(s)
 	n.add(s)
+	l.out.Buffers = l.out.Buffers || len(n.chunks) > 0
 	if g != nil {
 		g.slots = append(g.slots, s)
 	}

@@ -3,10 +3,10 @@ package ledger
 import "time"
 
 // Fence cordons the node in the ledger: no pod may go there from now on. It returns false, and does nothing, if pods are planned for the
-// node or are being bound to it.
+// node or are being bound to it, or if it has chunks of CapacityBuffers (see GiveUpChunks).
 func (l *Ledger) Fence(name string) bool {
 	n, ok := l.byName[name]
-	if ok && len(n.slots) > 0 || len(l.assumed[name]) > 0 {
+	if ok && !n.idle() || len(l.assumed[name]) > 0 {
 		return false
 	}
 	if !ok {

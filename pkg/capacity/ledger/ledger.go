@@ -23,6 +23,7 @@ type Ledger struct {
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
 	// surges is the number of slots that are reserved for a Deployment's next pods, of whatever ReplicaSet (see Surge).
 	surges   map[string]int
+	buffers  map[types.UID]*buffer // CapacityBuffers
 	boots    map[string]*bootTimes // by capacity.Node.Boot
 	patience Patience
 	freed    bool // a reservation was released since the last tick
@@ -43,6 +44,8 @@ type Effects struct {
 	End []string
 	// Plan reports that there are queued pods.
 	Plan bool
+	// Buffers reports that chunks of CapacityBuffers have no capacity, or may have lost theirs to pods.
+	Buffers bool
 	// Words are texts for pods' events: reservations that were lost and are not planned again at once.
 	Words []Word
 	// Waits are texts for pods' events, too: what pods wait for on nodes that exist.
@@ -65,7 +68,7 @@ type Word struct {
 
 // Empty reports whether there is nothing to do.
 func (e Effects) Empty() bool {
-	return len(e.Activate) == 0 && len(e.Cancel) == 0 && len(e.End) == 0 && !e.Plan && len(e.Words) == 0 && len(e.Waits) == 0 && len(e.Tainted) == 0
+	return len(e.Activate) == 0 && len(e.Cancel) == 0 && len(e.End) == 0 && !e.Plan && !e.Buffers && len(e.Words) == 0 && len(e.Waits) == 0 && len(e.Tainted) == 0
 }
 
 // State is the state of a pod.
@@ -166,6 +169,7 @@ func New() *Ledger {
 		assumed:  map[string]map[types.UID]Room{},
 		held:     map[types.UID]int{},
 		surges:   map[string]int{},
+		buffers:  map[types.UID]*buffer{},
 	}
 }
 

@@ -28,6 +28,8 @@ type node struct {
 	cached bool
 	status NodeStatus
 	slots  []*slot
+	// chunks yield to all pods, so they are not among the slots.
+	chunks []*chunk
 	// reserved is the sum of the slots' requests per priority.
 	reserved map[int32]capacity.Resources
 	// daemons are the DaemonSets whose pods will be bound to the node and have not been yet. Most DaemonSet pods are created only when
@@ -123,7 +125,7 @@ func (l *Ledger) node(key string) *node {
 // It returns false if no pod needs the claim any more; then it must not be launched.
 func (l *Ledger) Launching(claim string, now time.Time) bool {
 	n, ok := l.nodes[claim]
-	if !ok || len(n.slots) == 0 {
+	if !ok || n.idle() {
 		return false
 	}
 	n.launched, n.launchedAt = true, now
@@ -158,8 +160,12 @@ func (l *Ledger) Named(claim, name, providerID string) {
 			s.node = n
 			n.add(s)
 		}
+		for _, c := range other.chunks {
+			c.node = n
+			n.chunks = append(n.chunks, c)
+		}
 		delete(l.nodes, other.key)
-	} else if other != nil && other != n && other.claim == "" && len(other.slots) == 0 {
+	} else if other != nil && other != n && other.claim == "" && other.idle() {
 		l.leave(other) // the node of an earlier instance with that name
 		n.nameTaken = other.closed
 	}
@@ -338,16 +344,21 @@ func (n *node) remove(s *slot) {
 
 func (n *node) add(s *slot) {
 	n.slots = append(n.slots, s)
-	if n.meant == nil {
-		n.meant = map[capacity.ClassKey]*capacity.Class{}
-	}
-	n.meant[s.class.Key] = s.class.Class
+	n.intend(s.class.Class)
 	sum, ok := n.reserved[s.class.Priority]
 	if !ok {
 		sum = capacity.Resources{}
 		n.reserved[s.class.Priority] = sum
 	}
 	sum.Add(s.class.Requests, 1)
+}
+
+// intend notes that pods of the class are to use the node.
+func (n *node) intend(c *capacity.Class) {
+	if n.meant == nil {
+		n.meant = map[capacity.ClassKey]*capacity.Class{}
+	}
+	n.meant[c.Key] = c
 }
 
 // keptFor reports whether a pod is being bound to its slot on the node: if that fails, the pod gets the slot back.
@@ -362,7 +373,7 @@ func (l *Ledger) keptFor(n *node) bool {
 
 // tidy forgets a node that nothing depends on, and cancels a claim that no pod needs and that was not launched.
 func (l *Ledger) tidy(n *node) {
-	if len(n.slots) > 0 || n.fenced || n.status.Initialized && len(n.daemons) > 0 || l.keptFor(n) {
+	if !n.idle() || n.fenced || n.status.Initialized && len(n.daemons) > 0 || l.keptFor(n) {
 		return
 	}
 	switch {

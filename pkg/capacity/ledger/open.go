@@ -134,6 +134,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 		for _, s := range n.slots {
 			s.class.recordFailure(now)
 		}
+		n.failChunks(now)
 	}
 	l.lose(n, why, exhausted, now)
 	l.leave(n)
@@ -153,6 +154,7 @@ func (l *Ledger) lose(n *node, why string, blameless bool, now time.Time) {
 	for _, s := range slices.Clone(n.slots) {
 		l.evict(s, why, blameless, now)
 	}
+	l.loseChunks(n)
 	l.tidy(n)
 }
 
@@ -311,7 +313,7 @@ func (l *Ledger) endUnneeded(n *node, now time.Time) {
 			n.unneededSince = now
 			l.out.End = append(l.out.End, n.claim)
 		}
-	case len(n.slots) > 0 || n.used || n.status.Registered || n.claim == "":
+	case !n.idle() || n.used || n.status.Registered || n.claim == "":
 		n.unneededSince = time.Time{}
 	case len(l.assumed[n.name]) > 0: // a pod is being bound there; wait for the result
 	case now.Sub(n.unneededSince) >= unneededFor:
@@ -367,6 +369,9 @@ func (l *Ledger) String() string {
 			if s.owner != "" {
 				fmt.Fprintf(&b, "~%s", s.owner)
 			}
+		}
+		if len(n.chunks) > 0 {
+			fmt.Fprintf(&b, " chunks=%d", len(n.chunks))
 		}
 		b.WriteByte('\n')
 	}

@@ -61,10 +61,37 @@ func (w *world) anyClaim() string {
 	return ""
 }
 
+// buffers makes an event of CapacityBuffers.
+func (w *world) buffers() string {
+	place := capacity.Placement{Class: w.classes[0], Owner: "buffer-1", Node: w.anyClaim()}
+	switch w.r.Intn(6) {
+	case 0:
+		w.l.Want([]Buffer{{UID: "buffer-1", Class: w.classes[w.r.Intn(2)], Chunks: w.r.Intn(5)}, {UID: types.UID(fmt.Sprint("buffer-", 2+w.r.Intn(2))), Class: w.classes[0], Chunks: 2}})
+		return "want"
+	case 1:
+		w.l.SiftChunks([]LostChunks{{Node: place.Node, Buffer: "buffer-1", N: 1 + w.r.Intn(3), Misfit: w.r.Intn(3) == 0}}, nil, w.now)
+		return "sift " + place.Node
+	case 2:
+		w.l.MoveChunks(w.anyClaim(), []capacity.Placement{place})
+		return "move a chunk to " + place.Node
+	case 3:
+		w.l.GiveUpChunks(place.Node)
+		return "give up the chunks of " + place.Node
+	default:
+		if w.r.Intn(3) == 0 {
+			place.Node = fmt.Sprintf("c%d", w.n)
+			w.claims[place.Node] = ""
+			w.l.AddNode(place.Node, nil, nil, false, w.now)
+		}
+		w.l.PlaceChunks([]capacity.Placement{place, place, {Class: w.classes[0], Owner: "buffer-2", Node: place.Node}})
+		return "chunks on " + place.Node
+	}
+}
+
 func (w *world) step() string {
 	w.n++
 	w.now = w.now.Add(time.Duration(w.r.Intn(2000)) * time.Millisecond)
-	switch op := w.r.Intn(14); op {
+	switch op := w.r.Intn(15); op {
 	case 0, 1, 2:
 		uid := types.UID(fmt.Sprintf("p%d", w.n))
 		c := w.classes[w.r.Intn(len(w.classes))]
@@ -181,6 +208,8 @@ func (w *world) step() string {
 		delete(w.pods, uid)
 		w.l.Settled(uid, node)
 		return "settled " + string(uid)
+	case 13:
+		return w.buffers()
 	default:
 		switch w.r.Intn(6) {
 		case 5:

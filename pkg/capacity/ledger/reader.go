@@ -41,6 +41,8 @@ type Reader interface {
 	Expects(c *capacity.Class) bool
 	Apart(c *capacity.Class, preempts bool) map[capacity.ClassKey]bool
 	PlannedSoon(uid types.UID, now time.Time) bool
+	HoldsChunks(name string) bool
+	Buffers() []BufferState
 	Object(name string, ask *Ask, on Amounts) error
 
 	Summary() Summary

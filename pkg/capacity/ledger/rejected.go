@@ -51,7 +51,7 @@ func (l *Ledger) Keeps(claims []string) map[string]bool {
 	out := make(map[string]bool, len(claims))
 	for _, name := range claims {
 		n, ok := l.nodes[name]
-		out[name] = ok && (len(n.slots) > 0 || len(l.assumed[n.name]) > 0)
+		out[name] = ok && (!n.idle() || len(l.assumed[n.name]) > 0)
 	}
 	return out
 }

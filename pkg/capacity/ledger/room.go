@@ -242,6 +242,7 @@ type InFlight struct {
 	Initialized    bool
 	Managed        bool
 	Slots          []Promise
+	Chunks         []Chunk
 	Daemons        map[string]capacity.Resources
 }
 
@@ -259,7 +260,7 @@ func (l *Ledger) InFlight() []InFlight {
 	out := make([]InFlight, 0, len(l.nodes))
 	for _, n := range l.nodes {
 		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Closed: n.closed, Late: n.late,
-			Initialized: n.status.Initialized, Managed: n.status.Managed, Daemons: maps.Clone(n.daemons)}
+			Initialized: n.status.Initialized, Managed: n.status.Managed, Daemons: maps.Clone(n.daemons), Chunks: n.chunkList()}
 		for _, s := range n.slots {
 			pr := Promise{Class: s.class.Class, Owner: s.owner}
 			if s.pod != nil {

@@ -74,6 +74,13 @@ var actions = []action{
 	{"replace", "NODE TIME next:NAME@NODE...: capacity for the pods that will replace those of a node, for that time", 3, (*story).replace},
 	{"release", "NODE: the node stays; nothing replaces its pods", 1, (*story).release},
 
+	{"buffers", "[BUFFER=N]...: these are all CapacityBuffers, with so many chunks of the class of that name", 0, (*story).buffers},
+	{"keep", "BUFFER@NODE...: a plan for chunks becomes reservations", 1, (*story).keep},
+	{"shift", "NODE BUFFER@NODE...: the chunks of a node fit on others", 2, (*story).shift},
+	{"sift", "BUFFER NODE N [misfit]: so many of its chunks don't fit on the node any more; misfit: no pod took their place", 3, (*story).sift},
+	{"giveup", "NODE: it has to end, so its chunks are dropped", 1, (*story).giveup},
+	{"state", ": what has become of the chunks", 0, (*story).state},
+
 	{"launch", "CLAIM...: the fleet request for them is about to be sent", 1, (*story).launch},
 	{"name", "CLAIM NODE [id=PROVIDERID]: its instance is known, and its Node is about to be created", 2, (*story).name},
 	{"cached", "NODE [registered|ready|initialized] [taint=KEY:EFFECT] [driver=NAME] [id=PROVIDERID]: the scheduler's cache has it", 1, (*story).cached},
@@ -140,6 +147,9 @@ func (s *story) effects(when string) {
 			queued = append(queued, w.Ref)
 		}
 		say("plan for", pods(queued)...)
+	}
+	if e.Buffers {
+		s.say("%slook after chunks", when)
 	}
 	for _, w := range e.Words {
 		s.say("%sevent on %s: %s", when, w.Ref.Name, w.Note)

@@ -19,7 +19,7 @@ func (c *class) waitsForTaints() bool {
 // Awaited reports whether pods are planned for the claim's node that have not been bound yet.
 func (l *Ledger) Awaited(claim string) bool {
 	n := l.nodes[claim]
-	return n != nil && len(n.slots) > 0
+	return n != nil && !n.idle()
 }
 
 // notice reports, once each, NoExecute taints on a node whose kubelet isn't Ready yet if they keep off pods the node was bought for: pods
