@@ -150,6 +150,11 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, pro
 			d.controllers.Go(func() { d.run(ctx, "pool status", p.store.RunStatus) })
 			d.controllers.Go(func() {
 				if p.store.WaitForSync(ctx) {
+					d.run(ctx, "capacity buffers", p.buffers.Run)
+				}
+			})
+			d.controllers.Go(func() {
+				if p.store.WaitForSync(ctx) {
 					warnOfScores(ctx, profiles, sched, p.store.Client())
 					d.controllers.Go(func() { d.run(ctx, "disruption", p.ending.Run) })
 					d.run(ctx, "lifecycle", p.life.Run)

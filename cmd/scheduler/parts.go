@@ -13,6 +13,7 @@ import (
 	schedulerserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/buffers"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
@@ -45,6 +46,7 @@ type parts struct {
 	spending *spending.Guard
 	launch   *launch.Controllers
 	events   *podevents.Recorder
+	buffers  *buffers.Controller
 	life     *lifecycle.Controller
 	ending   *disruption.Controller
 	// synced report whether the handlers that the launcher depends on have seen all objects.
@@ -119,6 +121,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	p.groups.changed = p.launch.Triggers.Changed
 	daemons.OnChange(p.launch.Triggers.DaemonsChanged)
 	p.synced = append(p.synced, daemons.HasSynced)
+	p.keepBuffers(d, profiles, daemons.Admit)
 	return nil
 }
 
@@ -140,7 +143,7 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, profiles [
 		return err
 	}
 	cfg := disruption.Config{
-		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: d.reservations, Nodes: p.life,
+		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: fence{d.reservations}, Nodes: quietNodes{p.life, p.launch.Chunks}, Needed: neededBy(p.launch.Chunks),
 		Replacements: p.launch.Replacements, NodeClass: &d.cloud.nodeClass, Recount: p.launch.Triggers.Recount, Taken: blockOver(p.provider), Health: p.provider, HoldsRepair: p.spending.HoldsRepair, Lost: takenBack(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
 		Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: p.external.Hold, Recorder: p.store.Recorder(), Clock: d.clock,
 	}

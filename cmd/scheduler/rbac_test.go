@@ -41,7 +41,7 @@ func may(rules []rbacv1.PolicyRule, verb, group, resource, name string) bool {
 	})
 }
 
-// CapacityBuffers may be read, to report that they have no effect, and nothing else.
+// CapacityBuffers and what they refer to may be read; of them only the status is written.
 func TestCapacityBuffersMayBeRead(t *testing.T) {
 	for _, folder := range []string{"replace", "secondary"} {
 		files, err := manifests.Folder(folder)
@@ -49,6 +49,14 @@ func TestCapacityBuffersMayBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		cluster, _ := rules(files)
+		for kind, group := range map[string]string{"podtemplates": "", "deployments": "apps", "statefulsets": "apps", "replicasets": "apps"} {
+			if !may(cluster, "get", group, kind, "") {
+				t.Errorf("%s: may not read %s", folder, kind)
+			}
+		}
+		if !may(cluster, "patch", "autoscaling.x-k8s.io", "capacitybuffers/status", "") {
+			t.Errorf("%s: may not write the status of CapacityBuffers", folder)
+		}
 		for verb, want := range map[string]bool{"list": true, "watch": true, "patch": false, "delete": false} {
 			if may(cluster, verb, "autoscaling.x-k8s.io", "capacitybuffers", "") != want {
 				t.Errorf("%s: %s CapacityBuffers: %t, want %t", folder, verb, !want, want)

@@ -113,6 +113,9 @@ var Rules = []Rule{
 	{"pkg/disruption", []string{framework, scheduler}, "this package asks through an interface whether pods fit elsewhere"},
 	{"pkg/disruption", append(own("pkg/aws", "pkg/simulate", "plugins"), launching...), "a package names what it needs; cmd wires it"},
 
+	{"pkg/buffers", []string{framework, scheduler, awsSDK, ec2Types}, "it reads API objects and says what they ask for"},
+	{"pkg/buffers", append(own("pkg/aws", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "who keeps the capacity is an interface of this package"},
+
 	{"pkg/observe", own("pkg", "plugins"), "it knows no kind of object"},
 	{"pkg/poolmetrics", append(own("pkg", "plugins"), clientGo, awsSDK, karpTypes), "all parts have metrics by pool, so it leans on none of them"},
 	{"pkg/version", append(own("pkg", "plugins"), clientGo, awsSDK), "all parts say which build they belong to, so it leans on none of them"},

@@ -56,6 +56,10 @@ type daemonSet struct {
 	next     *capacity.DaemonSet // as List returns it; nil if template is
 }
 
+// Admit changes a pod as the API server's admission will, like those of DaemonSets: its priority, what its RuntimeClass adds, and the defaults of
+// LimitRanges.
+func (d *Sets) Admit(pod *corev1.Pod) { d.rules.admit(pod) }
+
 // New returns Sets that watch through the informers. Call it before they start.
 func New(f informers.SharedInformerFactory) (*Sets, error) {
 	d := &Sets{rules: newAdmissionRules(f), sets: map[types.UID]*daemonSet{}}

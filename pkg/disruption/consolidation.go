@@ -90,7 +90,7 @@ func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminatio
 	rules := &podRules{successor: cfg.Class, ours: cfg.Ours, namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
 		budgets: pdb.New(cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()), settings: settings, surges: surges, known: map[*corev1.Pod]*knownPod{}}
 	c.moves.rules = rules
-	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts}
+	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes, cfg.Needed}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts}
 	return c
 }
 

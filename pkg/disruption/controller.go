@@ -36,6 +36,8 @@ type Config struct {
 	Live   client.Reader
 	Fence  Fence
 	Nodes  Nodes
+	// Needed reports whether capacity for CapacityBuffers is kept on the node, and whether that is known yet; nil: none is kept.
+	Needed func(node string) (needed, known bool)
 	// Replacements plans capacity for a node's pods before the node is drained.
 	Replacements Replacements
 	// NodeClass is the kind of node class from which nodes are launched; nil: only the pools tell what new nodes come from.

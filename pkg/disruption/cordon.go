@@ -18,6 +18,8 @@ type Fence interface {
 	// nothing is bound there until Unfence.
 	Fence(node string) bool
 	Unfence(node string)
+	// GiveUpChunks gives up what is kept on the node for CapacityBuffers, for which Fence refuses: the node has to end.
+	GiveUpChunks(node string)
 }
 
 // Nodes keeps other schedulers off a node, and knows about its pod events.
@@ -33,6 +35,12 @@ type cordons struct {
 	fence Fence
 	nodes Nodes
 	live  client.Reader
+}
+
+// again restores the cordon of a node that has to end and whose move was forgotten.
+func (k *cordons) again(node string) {
+	k.fence.GiveUpChunks(node)
+	k.fence.Fence(node)
 }
 
 // clearStale removes the disrupted taint from Nodes whose claim was not deleted: the pass that set it was interrupted. inUse reports the

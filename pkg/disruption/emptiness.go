@@ -13,8 +13,9 @@ import (
 
 // emptiness: the node has been without pods of its own for its pool's consolidateAfter.
 type emptiness struct {
-	pods  cache.Indexer
-	nodes Nodes
+	pods   cache.Indexer
+	nodes  Nodes
+	needed func(node string) (needed, known bool)
 }
 
 func (emptiness) budget() karpv1.DisruptionReason { return karpv1.DisruptionReasonEmpty }
@@ -24,12 +25,27 @@ func (e emptiness) decide(m *candidate, now time.Time) (*decision, error) {
 	if !ok {
 		return nil, nil
 	}
+	if needed, known := e.forBuffers(m); needed || !known && now.Sub(m.watched) < buffersUnknown {
+		return nil, nil
+	}
 	bound, err := pods.OnNode(e.pods, m.node.Name)
 	if err != nil || slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) {
 		return nil, err
 	}
 	since := e.quietSince(m)
 	return &decision{candidate: m, reason: string(e.budget()), message: "it is empty", since: since, at: since.Add(after)}, nil
+}
+
+// buffersUnknown is how long after the start of this process no node ends for being empty as long as it isn't known where capacity for
+// CapacityBuffers is kept.
+const buffersUnknown = 5 * time.Minute
+
+// forBuffers reports whether capacity for CapacityBuffers is kept on the node, and whether that is known.
+func (e emptiness) forBuffers(m *candidate) (needed, known bool) {
+	if e.needed == nil {
+		return false, true
+	}
+	return e.needed(m.node.Name)
 }
 
 // consolidateAfter returns how long the pool lets the node be empty; false when it is never terminated for that, or can't be now.

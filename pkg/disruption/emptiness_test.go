@@ -51,6 +51,7 @@ func TestEmptiness(t *testing.T) {
 		{name: "pods that cost little do", after: time.Hour, setup: func(w *world) {
 			w.bind("p", "node-a", func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1_000_000)) })
 		}},
+		{name: "capacity that is kept there for CapacityBuffers does, too", after: time.Hour, setup: func(w *world) { w.chunks["node-a"] = true }},
 		{name: "a paused pool keeps it", after: time.Hour, pool: func(p *karpv1.NodePool) {
 			p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"}
 		}},
@@ -267,5 +268,22 @@ func TestHold(t *testing.T) {
 	w.mustPass()
 	if !w.alive("a") || len(w.fenced) > 0 {
 		t.Error("something was done")
+	}
+}
+
+// An empty node may be needed for CapacityBuffers as long as these are not known, but that isn't waited for much longer than they take to be read.
+func TestBuffersAreAwaited(t *testing.T) {
+	w := newWorld(t, pool())
+	w.machine("a")
+	w.chunks["unknown"] = true
+	w.clock.Step(time.Hour)
+	w.sync()
+	for _, watched := range []time.Duration{buffersUnknown - time.Second, buffersUnknown} {
+		if _, err := w.c.passes.run(t.Context(), w.clock.Now().Add(-watched)); err != nil {
+			t.Fatal(err)
+		}
+		if ended := len(w.deleted) > 0; ended != (watched == buffersUnknown) {
+			t.Errorf("%v after the start: ended %v", watched, ended)
+		}
 	}
 }

@@ -69,6 +69,8 @@ func TestExpiry(t *testing.T) {
 		{name: "long before its time nothing happens", machine: lives("1h"), setup: web, after: 49 * time.Minute},
 		{name: "ten minutes before it is closed and its pods get room", machine: lives("1h"), setup: web, after: 50 * time.Minute, closed: true, asked: "web",
 			event: "a Normal ReplacementPlanned: The node is drained by 2026-03-01T13:00:00Z because its expireAfter is over: capacity for its pods (1) is being prepared"},
+		{name: "what is kept there for CapacityBuffers is given up", machine: lives("1h"), after: 50 * time.Minute, closed: true, asked: "web",
+			setup: func(w *world) { web(w); w.chunks["node-a"] = true }},
 		{name: "a short life: in its last quarter", machine: lives("4m"), setup: web, after: 3 * time.Minute, closed: true, asked: "web"},
 		{name: "it goes when the room is there", machine: lives("1h"), setup: web, room: "ready", after: 50 * time.Minute, ends: true, closed: true, asked: "web",
 			event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},

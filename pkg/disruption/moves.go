@@ -228,7 +228,7 @@ func (v *moves) drain(ctx context.Context, s *cluster, mv *move, now time.Time) 
 		v.planner.Forget(mv.Key)
 		for _, src := range mv.sources {
 			if src.kept && src.node != nil && v.needed(src, mv) {
-				v.cordons.fence.Fence(src.node.Name) // Forget has lifted it
+				v.cordons.again(src.node.Name)
 			}
 		}
 		v.drop(mv)
@@ -326,7 +326,7 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 			continue
 		}
 		if src.node != nil && v.needed(src, mv) {
-			v.cordons.fence.Fence(src.node.Name) // Forget has lifted it
+			v.cordons.again(src.node.Name)
 		}
 		v.memory.fail(src.uid(), why, len(mv.Claims) > 0 || mv.surging.begun(), v.terminations.clock.Now())
 		v.tellKept(mv, src, why)

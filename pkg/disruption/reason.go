@@ -24,7 +24,7 @@ func reasons(cfg *Config, pods cache.Indexer, unhealthy *unhealthy, rollOuts *ro
 		unhealthy,
 		expiry{cfg.Taken, cfg.DryRun},
 		drift{pods, rollOuts},
-		emptiness{pods, cfg.Nodes},
+		emptiness{pods, cfg.Nodes, cfg.Needed},
 	}
 }
 

@@ -105,6 +105,9 @@ func (r *removals) due(s *cluster, reason reason) (due []*decision, soon time.Du
 // (clearStale). A pod that another scheduler binds after 3, before it sees the taint, is evicted as in any drain.
 func (r *removals) remove(ctx context.Context, d *decision) (ended bool, err error) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "node", klog.KObj(d.node), "nodeClaim", d.claim.Name)
+	if d.drift {
+		r.cordons.fence.GiveUpChunks(d.node.Name)
+	}
 	if !r.cordons.fence.Fence(d.node.Name) {
 		logger.V(4).Info("An empty node is about to get pods and stays")
 		return false, nil

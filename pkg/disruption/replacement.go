@@ -184,7 +184,10 @@ func (r *replacements) prepare(ctx context.Context, d *decision, avoid []string,
 	begun := r.begun[d.uid()]
 	if begun == nil {
 		r.moves.leave(d.node.Name)
-		if len(moving) == 0 && !d.idle || !r.cordons.fence.Fence(d.node.Name) {
+		if len(moving) == 0 && !d.idle {
+			return false, nil
+		}
+		if r.cordons.fence.GiveUpChunks(d.node.Name); !r.cordons.fence.Fence(d.node.Name) {
 			return false, nil
 		}
 		begun = &replacedNode{node: d.node.Name}

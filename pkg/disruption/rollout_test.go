@@ -191,6 +191,7 @@ func TestEmptyDriftedNodesEnd(t *testing.T) {
 			for _, name := range []string{"a", "b", "fresh"} {
 				w.machine(name, created(epoch.Add(-time.Hour)))
 			}
+			w.chunks["node-a"], w.chunks["node-b"] = true, true // which are given up
 			w.machine("used", created(epoch.Add(-time.Hour)))
 			w.bind("web", "node-used", controlled, web)
 			w.drifted("b", "AMIDrift")

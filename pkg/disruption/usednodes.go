@@ -117,10 +117,16 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 		if drifted {
 			return &consolidation.Kept{Kind: consolidation.OtherReason, Message: "the node is empty and drifted: it is removed as soon as the pool's disruption budgets allow"}
 		}
+		if needed, _ := u.emptiness.forBuffers(m); needed {
+			return &consolidation.Kept{Kind: consolidation.OtherReason, Message: "the node is empty, and capacity for CapacityBuffers is kept there"}
+		}
 		return &consolidation.Kept{Kind: consolidation.OtherReason,
 			Message: "the node is empty: it is removed when consolidateAfter is over, as soon as the pool's disruption budgets allow"}
 	}
 	if !drifted {
+		if needed, _ := u.emptiness.forBuffers(m); needed {
+			return &consolidation.Kept{Kind: consolidation.OtherReason, Message: "capacity for CapacityBuffers is kept on the node"}
+		}
 		if quiet := u.emptiness.quietSince(m).Add(*after); now.Before(quiet) {
 			return &consolidation.Kept{Kind: consolidation.NotQuiet, Until: quiet}
 		}

@@ -57,6 +57,8 @@ type world struct {
 	kept, forgotten []string
 	// interrupt is called before each call that the controller makes.
 	interrupt func(call string)
+	// chunks are the nodes on which capacity for CapacityBuffers is kept.
+	chunks map[string]bool
 	// taken is when, after epoch, the instances' capacity is taken back; zero: never.
 	taken time.Duration
 	// lost holds claims whose capacity was taken back; failPatch makes writes fail.
@@ -69,7 +71,7 @@ type world struct {
 func newWorld(t *testing.T, objs ...client.Object) *world {
 	t.Helper()
 	w := &world{
-		t: t, clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, fenced: map[string]bool{}, promised: map[string]bool{},
+		t: t, clock: testingclock.NewFakeClock(epoch), kube: &fake.Clientset{}, fenced: map[string]bool{}, promised: map[string]bool{}, chunks: map[string]bool{},
 		activity: map[string]time.Time{}, asked: map[string][]string{}, avoid: map[string][]string{}, interrupt: func(string) {},
 	}
 	w.objects = plainTracker()
@@ -117,7 +119,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 		Replacements: w, Brake: brake.New(1000), Taken: func(*karpv1.NodeClaim) (time.Time, string, bool) {
 			return epoch.Add(w.taken), "its capacity block ends", w.taken > 0
 		}, Lost: func(c *karpv1.NodeClaim) { w.lost = append(w.lost, c.Name) },
-		Ending: func(context.Context, string, string) {}, Hold: func() error { return nil },
+		Ending: func(context.Context, string, string) {}, Needed: func(node string) (needed, known bool) { return w.chunks[node], !w.chunks["unknown"] }, Hold: func() error { return nil },
 	}
 	c, err := New(w.cfg)
 	if err != nil {
@@ -144,7 +146,7 @@ func (w *world) Eventf(regarding, _ runtime.Object, kind, reason, _, note string
 // Fence stands for the ledger's.
 func (w *world) Fence(node string) bool {
 	w.interrupt("fence")
-	if w.promised[node] {
+	if w.promised[node] || w.chunks[node] {
 		return false
 	}
 	w.fenced[node] = true
@@ -166,6 +168,8 @@ func (w *world) Replace(node string, moving []*corev1.Pod, avoid []string) (bool
 
 func (w *world) Keep(node string)   { w.kept = append(w.kept, node) }
 func (w *world) Forget(node string) { w.forgotten = append(w.forgotten, node) }
+
+func (w *world) GiveUpChunks(node string) { delete(w.chunks, node) }
 
 func (w *world) Unfence(node string) { delete(w.fenced, node) }
 

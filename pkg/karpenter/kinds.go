@@ -3,6 +3,7 @@ package karpenter
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
@@ -27,6 +28,9 @@ var (
 		func() client.Object { return &karpv1.NodeClaim{} }, func() client.ObjectList { return &karpv1.NodeClaimList{} }}
 	NodeOverlays = CustomKind{overlayVersion.WithKind("NodeOverlay"), "nodeoverlays",
 		func() client.Object { return &karpv1alpha1.NodeOverlay{} }, func() client.ObjectList { return &karpv1alpha1.NodeOverlayList{} }}
+	// CapacityBuffers are of an API that other autoscalers implement, too.
+	CapacityBuffers = CustomKind{bufferVersion.WithKind("CapacityBuffer"), "capacitybuffers",
+		func() client.Object { return &autoscalingv1beta1.CapacityBuffer{} }, func() client.ObjectList { return &autoscalingv1beta1.CapacityBufferList{} }}
 
 	// Provisioners and NodeTemplates are those of its older API.
 	Provisioners = CustomKind{provisionerVersion.WithKind("Provisioner"), "provisioners",

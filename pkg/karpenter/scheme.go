@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
@@ -18,6 +19,7 @@ import (
 var (
 	coreVersion    = schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
 	overlayVersion = schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}
+	bufferVersion  = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}
 
 	provisionerVersion = schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha5"}
 	templateVersion    = schema.GroupVersion{Group: "karpenter.k8s.aws", Version: "v1alpha1"}
@@ -31,10 +33,11 @@ func Scheme(class cloudprovider.NodeClassKind) *runtime.Scheme {
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	s.AddKnownTypes(coreVersion, &karpv1.NodePool{}, &karpv1.NodePoolList{}, &karpv1.NodeClaim{}, &karpv1.NodeClaimList{})
 	s.AddKnownTypes(overlayVersion, &karpv1alpha1.NodeOverlay{}, &karpv1alpha1.NodeOverlayList{})
+	s.AddKnownTypes(bufferVersion, &autoscalingv1beta1.CapacityBuffer{}, &autoscalingv1beta1.CapacityBufferList{})
 	s.AddKnownTypes(class.GroupVersion(), class.New(), class.NewList())
 	s.AddKnownTypes(provisionerVersion, &legacy.Provisioner{}, &legacy.ProvisionerList{})
 	s.AddKnownTypes(templateVersion, &legacy.AWSNodeTemplate{}, &legacy.AWSNodeTemplateList{})
-	for _, gv := range []schema.GroupVersion{coreVersion, overlayVersion, class.GroupVersion(), provisionerVersion, templateVersion} {
+	for _, gv := range []schema.GroupVersion{coreVersion, overlayVersion, bufferVersion, class.GroupVersion(), provisionerVersion, templateVersion} {
 		metav1.AddToGroupVersion(s, gv)
 	}
 	return s

@@ -8,6 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 	"github.com/dovetail-scheduler/dovetail/pkg/staticpool"
@@ -22,7 +23,7 @@ type ClaimEvents struct {
 	cleanup      *cleanup
 	refusals     *provisioning.Refusals
 	triggers     *provisioning.Triggers
-	relief       *provisioning.Relief
+	relief       *limits.Relief
 
 	mu      sync.Mutex
 	dying   map[string]string // the pools of claims that are being deleted, as already noticed

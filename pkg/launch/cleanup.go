@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 	"github.com/dovetail-scheduler/dovetail/pkg/staticpool"
@@ -28,7 +29,7 @@ type cleanup struct {
 	refusals     *provisioning.Refusals
 	triggers     *provisioning.Triggers
 	calls        *calls
-	relief       *provisioning.Relief
+	relief       *limits.Relief
 }
 
 // cancel deletes a claim that was never launched and that no pod needs.

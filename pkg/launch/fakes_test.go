@@ -148,6 +148,11 @@ func (w *world) build() {
 // run starts a Launcher on the world, as a new leader would.
 func (w *world) run() {
 	w.build()
+	w.start()
+}
+
+// start runs the Launcher that build has made.
+func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -297,7 +302,10 @@ func (plain) Plan(v *capacity.View, _ capacity.Options) *capacity.Plan {
 				}
 			}
 			if on == "" {
-				n := cheapest(v.Pools[0], fmt.Sprint("new-", len(p.Nodes)))
+				var n *capacity.PlannedNode
+				if len(v.Pools) > 0 {
+					n = cheapest(v.Pools[0], fmt.Sprint("new-", len(p.Nodes)))
+				}
 				if n == nil {
 					p.Refused = append(p.Refused, capacity.Refusal{Class: d.Class, Pods: []capacity.PodRef{ref}, Message: "no offer", Retryable: true})
 					continue

@@ -90,6 +90,7 @@ type Controllers struct {
 	Claims        *ClaimEvents
 	Replacements  *provisioning.Replacements
 	Consolidation *provisioning.Consolidation
+	Chunks        *provisioning.Chunks
 	Namespaces    *provisioning.Namespaces
 	Ownership     *Ownership
 	Triggers      *provisioning.Triggers
@@ -153,7 +154,7 @@ func New(cfg Config, p Parts) *Controllers {
 	c.plans = provisioning.New(settings, from, demand, provisioning.Carriers{Purchases: c.purchases, Committer: c.committer, Ownership: c.Ownership,
 		Recovery: c.recovery, Launches: c.cleanup, Queue: p.Queue, Tainted: c.Nodes.tainted, LookAtLog: c.Ownership.lookAtLog,
 		Live: c.Nodes.live.Load, Status: c.Nodes.states.status, Background: c.calls.wg.Go})
-	c.Replacements, c.Rounds, c.Consolidation = c.plans.Replacements, c.plans.Rounds, c.plans.Consolidation
+	c.Replacements, c.Rounds, c.Consolidation, c.Chunks = c.plans.Replacements, c.plans.Rounds, c.plans.Consolidation, c.plans.Chunks
 	c.Launcher = &Launcher{provisioner: c.plans.Provisioner, standalone: c.standalone, staticPools: c.staticPools, effects: c.plans.Effects, writer: c.writer,
 		recovery: c.recovery, tracker: c.Nodes, ownership: c.Ownership, calls: c.calls, restored: make(chan struct{})}
 	p.Pending.OnPodLeft(c.Triggers.RoomAppeared)

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -25,7 +26,7 @@ type purchases struct {
 	spending     *spending.Guard // nil: there is no guard
 	namer        *namer
 	clock        clock.PassiveClock
-	relief       *provisioning.Relief
+	relief       *limits.Relief
 	maxInFlight  int // caps the claims that are not initialized yet; 0: any number
 
 	// mu is held from asking the spending guard until it has recorded what is bought and the ledger has it, so that no two goroutines buy

@@ -25,11 +25,17 @@ func (o *Owners) WorkloadOf(pod *corev1.Pod, class func() *capacity.Class) guard
 		}
 		ref = owner
 	}
+	if ref != nil && kindOf(ref) == bufferKind { // what is bought for it is bought for no pod
+		return guard.Workload{Owner: ref.Kind + " " + pod.Namespace + "/" + ref.Name}
+	}
 	if ref == nil {
 		return guard.OfShape(pod.Namespace, class().Shape())
 	}
 	return guard.Workload{Namespace: pod.Namespace, Owner: ref.Kind + "/" + ref.Name}
 }
+
+// bufferKind is the owner of the pods that chunks of CapacityBuffers are like.
+var bufferKind = schema.GroupKind{Group: "autoscaling.x-k8s.io", Kind: "CapacityBuffer"}
 
 // above returns the controller of a controller; nil: it has none (root), or it can't be read.
 func (o *Owners) above(namespace string, ref *metav1.OwnerReference) (owner *metav1.OwnerReference, root bool) {

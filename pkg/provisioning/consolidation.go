@@ -209,6 +209,7 @@ func (c *Consolidation) view(ctx context.Context, lift []guard.Key) (*View, erro
 		return nil, err
 	}
 	v.Demand = nil
+	v.keepChunks() // a pod that is moved onto their capacity would make others be bought
 	c.planning.spending.Restrict(&v.View, func(types.UID) *corev1.Pod { return nil }, lift)
 	for i, n := range v.Nodes {
 		if n.InFlight && !n.Closed {

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 )
 
 // snapshot is a World of nodes whose filters refuse nothing.
@@ -74,7 +75,7 @@ func planningBeside(t *testing.T, w *world, begun bool) *planning {
 		}
 	}
 	v := &viewer{claims: &oneType{}, world: world, reservations: w.reservations, pending: w.pending, daemons: func() []*capacity.DaemonSet { return nil },
-		live: func() bool { return true }, status: func(*corev1.Node) ledger.NodeStatus { return up }, storage: &storageLimits{of: w.pending.Classes.Storage()}, clock: w.clock}
+		live: func() bool { return true }, status: func(*corev1.Node) ledger.NodeStatus { return up }, storage: limits.NewStorage(w.pending.Classes.Storage()), clock: w.clock}
 	return &planning{viewer: v, planner: planner.New(), world: world, nodes: builder{}, pending: w.pending, clock: w.clock, refused: newFilterRefusals(w.clock), moves: m}
 }
 

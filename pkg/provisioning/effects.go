@@ -10,6 +10,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
@@ -24,7 +25,7 @@ type Effects struct {
 	tainted      func(ledger.Tainted)
 	lookAtLog    func()
 	triggers     *Triggers
-	relief       *Relief
+	relief       *limits.Relief
 	clock        clock.WithTicker
 	passes       *passes
 }
@@ -48,7 +49,7 @@ func (ef *Effects) Serve(ctx context.Context) {
 			ef.relieve()
 			ef.pending.Reconcile()
 			ef.verdicts.Tend(ctx)
-			if ef.passes.waiting() { // demand came first
+			if ef.passes.waiting() || ef.triggers.chunks.Load() { // demand came first
 				ef.triggers.Replan()
 			}
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !ef.reservations.Idle() {
@@ -84,6 +85,9 @@ func (ef *Effects) effects(ctx context.Context) {
 		ef.launches.Cancel(ctx, claim)
 	}
 	ef.launches.EndUnused(ctx, e.End)
+	if e.Buffers {
+		ef.triggers.LookAfterChunks()
+	}
 	if e.Plan {
 		ef.triggers.Replan()
 	}

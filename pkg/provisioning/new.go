@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -73,7 +74,7 @@ type Carriers struct {
 type Demand struct {
 	Triggers   *Triggers
 	Refusals   *Refusals
-	Relief     *Relief
+	Relief     *limits.Relief
 	Namespaces *Namespaces
 	Gatherer   *Gatherer
 	Verdicts   *Verdicts
@@ -88,7 +89,7 @@ func NewDemand(cfg Config, p Parts) *Demand {
 	gangs := &gangPlans{plugin: p.Gangs, reservations: p.Reservations, pending: p.Pending, events: p.Events, refusals: re, triggers: t,
 		clock: p.Clock, pauses: map[pending.Group]pause{}, ungrouped: map[pending.Group]bool{}}
 	return &Demand{
-		Triggers: t, Refusals: re, Relief: &Relief{most: cfg.MaxInFlight}, Namespaces: ns,
+		Triggers: t, Refusals: re, Relief: limits.New(cfg.MaxInFlight), Namespaces: ns,
 		Gatherer: &Gatherer{reservations: p.Reservations, pending: p.Pending, namespaces: ns, gangs: gangs, nominees: map[types.UID]nominee{}},
 		Verdicts: &Verdicts{reservations: p.Reservations, pending: p.Pending, spending: p.Spending, triggers: t},
 		Daemons:  &DaemonCapacity{reservations: p.Reservations, world: p.World, daemons: p.Daemons, triggers: t},
@@ -105,13 +106,14 @@ type Controllers struct {
 	Replacements *Replacements
 	// Consolidation makes the passes that the disruption controller asks for.
 	Consolidation *Consolidation
+	Chunks        *Chunks
 }
 
 // New returns controllers that do nothing until Provisioner.Serve.
 func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	gangs := d.Gatherer.gangs
 	v := &viewer{claims: p.Claims, types: p.Types, world: p.World, reservations: p.Reservations, pending: p.Pending, owners: p.Owners,
-		daemons: p.Daemons, spending: p.Spending, live: by.Live, status: by.Status, storage: &storageLimits{of: p.Pending.Classes.Storage()}, clock: p.Clock}
+		daemons: p.Daemons, spending: p.Spending, live: by.Live, status: by.Status, storage: limits.NewStorage(p.Pending.Classes.Storage()), clock: p.Clock}
 	plans := &planning{viewer: v, planner: p.Planner, world: p.World, nodes: p.Nodes, pending: p.Pending, spending: p.Spending,
 		clock: p.Clock, options: cfg.Plan, refused: newFilterRefusals(p.Clock), moves: moves.New(p.Reservations, p.Pending.Classes)}
 	passes := &passes{planner: consolidation.New()}
@@ -129,9 +131,10 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 		committer: by.Committer, ownership: by.Ownership, world: p.World}
 	c.Consolidation = &Consolidation{Moves: plans.moves, claims: p.Claims, namespaces: d.Namespaces, planning: plans, committer: by.Committer, ownership: by.Ownership,
 		triggers: d.Triggers, background: by.Background, clock: p.Clock, passes: passes, refused: map[capacity.Forbidden]time.Time{}}
+	rooms := &offers{reservations: p.Reservations, pending: p.Pending, viewer: v, world: p.World, planner: p.Rooms, nodes: p.Nodes,
+		committer: by.Committer, triggers: d.Triggers, options: cfg.Plan}
+	c.Chunks = &Chunks{offers: rooms, claims: p.Claims, namespaces: d.Namespaces, planning: plans, ownership: by.Ownership}
 	c.Provisioner = &Provisioner{rounds: c.Rounds, probes: c.Probes, relocation: c.Relocation, moves: c.Consolidation, daemons: d.Daemons, recovery: by.Recovery,
-		offers: &offers{reservations: p.Reservations, pending: p.Pending, viewer: v, world: p.World, planner: p.Rooms, nodes: p.Nodes,
-			committer: by.Committer, triggers: d.Triggers, options: cfg.Plan},
-		triggers: d.Triggers, clock: p.Clock, batchIdle: cfg.BatchIdle, batchMax: cfg.BatchMax}
+		offers: rooms, chunks: c.Chunks, triggers: d.Triggers, clock: p.Clock, batchIdle: cfg.BatchIdle, batchMax: cfg.BatchMax}
 	return c
 }

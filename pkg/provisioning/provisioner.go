@@ -13,6 +13,7 @@ type Provisioner struct {
 	probes     *Probes
 	relocation *Relocation
 	moves      *Consolidation
+	chunks     *Chunks
 	offers     *offers
 	daemons    *DaemonCapacity
 	recovery   Recovery
@@ -32,6 +33,7 @@ func (p *Provisioner) Serve(ctx context.Context) {
 		p.rounds.Round(ctx)
 		p.probes.Probe(ctx)
 		p.relocation.Relocate(ctx)
+		p.chunks.keep(ctx)
 		p.moves.Consolidate(ctx)
 	}
 }

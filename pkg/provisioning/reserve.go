@@ -112,7 +112,16 @@ func (c *Consolidation) cordon(all []*attempt) {
 		// A request that was made before the last moves were reserved doesn't know of them. Their cordons and reservations are theirs.
 		if slices.ContainsFunc(a.Nodes, c.Empties) {
 			a.fail("another move empties the node")
-		} else if a.fenced = c.fence(a.Nodes); !a.fenced {
+			continue
+		}
+		if a.Reason == consolidation.Drifted { // those nodes have to end
+			c.planning.viewer.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
+				for _, node := range a.Nodes {
+					l.GiveUpChunks(node)
+				}
+			})
+		}
+		if a.fenced = c.fence(a.Nodes); !a.fenced {
 			a.fail("a pod is planned for the node, or is being bound to it")
 		}
 	}
@@ -389,7 +398,7 @@ func (c *Consolidation) commit(ctx context.Context, v *View, a *attempt, lift []
 	}
 	terms := Terms{Moves: true, Whole: true, Pod: func(uid types.UID) *corev1.Pod { return a.pods[uid] }}
 	if a.Reason == consolidation.Drifted {
-		c.probe(plan, &terms, lift)
+		c.planning.probe(plan, &terms, lift)
 	}
 	made := c.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: place, Terms: terms})
 	if !reserved {
@@ -415,15 +424,15 @@ func (c *Consolidation) commit(ctx context.Context, v *View, a *attempt, lift []
 }
 
 // probe makes the one new node of a plan the probe of a breaker that stops it, if a probe is due.
-func (c *Consolidation) probe(plan *capacity.Plan, terms *Terms, lift []guard.Key) {
+func (p *planning) probe(plan *capacity.Plan, terms *Terms, lift []guard.Key) {
 	if len(plan.Nodes) != 1 || len(lift) == 0 {
 		return
 	}
-	due := c.planning.spending.DueForMoves()
-	workloads, _ := c.planning.spending.WantedOn(plan, terms.Pod)
+	due := p.spending.DueForMoves()
+	workloads, _ := p.spending.WantedOn(plan, terms.Pod)
 	for _, key := range lift {
 		own := *plan.Nodes[0]
-		if slices.Contains(due, key) && spending.Probes(key, &own, workloads[own.ID], c.planning.spending.Tried(key)) {
+		if slices.Contains(due, key) && spending.Probes(key, &own, workloads[own.ID], p.spending.Tried(key)) {
 			plan.Nodes[0], terms.Lifted, terms.Probe = &own, due, key
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 )
 
 // Rounds plans for the demand of bursts. It belongs to the planner's goroutine.
@@ -27,7 +28,7 @@ type Rounds struct {
 	triggers  *Triggers
 	clock     clock.PassiveClock
 	verdicts  *Verdicts
-	relief    *Relief
+	relief    *limits.Relief
 }
 
 // Round serves the demand of one burst.
@@ -43,7 +44,7 @@ func (r *Rounds) Round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	start := r.clock.Now()
 	defer r.triggers.reopenIfChanged()()
-	defer r.relief.begins()()
+	defer r.relief.Begins()()
 	r.verdicts.catchUp()
 	waiting, gangs := r.gatherer.Gather(ctx)
 	if len(waiting) == 0 {
@@ -79,7 +80,7 @@ func (r *Rounds) Round(ctx context.Context) {
 	r.claims.ArchitecturesOpen(capacity.OpenArchitectures(plan))
 	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
 		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", r.clock.Since(start))
-	r.relief.refused(v.Pools, plan.Refused)
+	r.relief.Refused(v.Pools, plan.Refused)
 	for _, refused := range plan.Refused {
 		r.refusals.refusePlanned(ctx, refused)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
@@ -61,30 +62,30 @@ func TestStorageThatIsAwaited(t *testing.T) {
 // A planner recognizes instance types by their slice: it changes only when what nodes have published does.
 func TestTypesHaveWhatNodesHaveShown(t *testing.T) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	s := storageLimits{of: storage.New(f)}
+	s := limits.NewStorage(storage.New(f))
 	add(t, f.Storage().V1().CSIDrivers().Informer().GetStore().Add(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "topolvm.io"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}}))
 	add(t, f.Storage().V1().StorageClasses().Informer().GetStore().Add(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "lvm"}, Provisioner: "topolvm.io"}))
 	types := []*capacity.InstanceType{{Name: "large", VolumeLimits: map[string]int64{"ebs": 25}}, {Name: "small"}}
 	pools := []*capacity.Pool{{Name: "disks", Types: types}, {Name: "plain", Types: types}}
-	if got := s.on(pools); got[0] != pools[0] || got[1] != pools[1] {
+	if got := s.On(pools); got[0] != pools[0] || got[1] != pools[1] {
 		t.Error("pools are others although nothing is known")
 	}
 	add(t, f.Core().V1().Nodes().Informer().GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{
 		capacity.LabelNodePool: "disks", corev1.LabelInstanceTypeStable: "large", "node": "n"}}}))
 	objects := f.Storage().V1().CSIStorageCapacities().Informer().GetStore()
 	add(t, objects.Add(lvmOn("n", "10Gi")))
-	got := s.on(pools)
+	got := s.On(pools)
 	if diff := cmp.Diff(map[string]int64{"ebs": 25, "storageclass/lvm": 10 << 30}, got[0].Types[0].VolumeLimits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
 	if got[0].Types[1] != types[1] || got[1] != pools[1] || len(types[0].VolumeLimits) != 1 {
 		t.Error("what nobody has shown is another, or what was given was changed")
 	}
-	if again := s.on(pools); &again[0].Types[0] != &got[0].Types[0] {
+	if again := s.On(pools); &again[0].Types[0] != &got[0].Types[0] {
 		t.Error("types are others although nothing has changed")
 	}
 	add(t, objects.Update(lvmOn("n", "20Gi")))
-	if again := s.on(pools); again[0].Types[0].VolumeLimits["storageclass/lvm"] != 20<<30 {
+	if again := s.On(pools); again[0].Types[0].VolumeLimits["storageclass/lvm"] != 20<<30 {
 		t.Error("types are the same although a node has shown more")
 	}
 }

@@ -21,6 +21,7 @@ type Triggers struct {
 	freed   atomic.Bool   // and pods may leave a launched instance for it
 	// daemonsMoved: DaemonSets or the requests of their pods have changed since capacity was last reserved for them.
 	daemonsMoved atomic.Bool
+	chunks       atomic.Bool // chunks of CapacityBuffers may have no capacity
 	gangsAnew    atomic.Bool // pools or offerings have changed since gangs were refused
 }
 
@@ -115,6 +116,12 @@ func (t *Triggers) DaemonsChanged(frees bool) {
 		t.changes.Add(1)
 		t.reopen()
 	}
+}
+
+// LookAfterChunks makes sure that chunks of CapacityBuffers are looked at.
+func (t *Triggers) LookAfterChunks() {
+	t.chunks.Store(true)
+	t.Replan()
 }
 
 // Demand receives when demand may be waiting.

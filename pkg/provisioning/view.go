@@ -12,9 +12,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/buffers"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -31,7 +33,7 @@ type viewer struct {
 	spending     *spending.Guard
 	live         func() bool                          // the ledger knows the claims of nodes that boot
 	status       func(*corev1.Node) ledger.NodeStatus // of an existing node
-	storage      *storageLimits
+	storage      *limits.Storage
 	clock        clock.PassiveClock
 }
 
@@ -41,6 +43,8 @@ type View struct {
 	live bool // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
 	// Existing are the nodes of the snapshot, for the ledger.
 	Existing map[string]Existing
+	// chunks are those of CapacityBuffers. Pods may take their capacity, so it is free.
+	chunks buffers.Chunks
 }
 
 // view takes a view of the cluster. The ledger is read before the snapshot is taken: a pod that is assumed in between is then counted
@@ -65,10 +69,10 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 	if err := vi.world.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
-	v := &View{live: vi.live(), Existing: map[string]Existing{}}
+	v := &View{live: vi.live(), Existing: map[string]Existing{}, chunks: buffers.Chunks{}}
 	v.DaemonSets = vi.daemons()
 	v.Namespaces = vi.pending.Classes.Namespaces
-	v.Pools = vi.storage.on(vi.claims.Pools(vi.types))
+	v.Pools = vi.storage.On(vi.claims.Pools(vi.types))
 	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return vi.spending.Unfulfilled(vi.pending.Get(w.Ref.UID)) })
 	v.Demand = append(demand(waiting), pending.Anticipated(expecting, vi.pending, vi.owners, held(flights, adopted, vi.pending.Has), vi.clock.Now())...)
 
@@ -177,6 +181,9 @@ func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 		return &out
 	}
 	out.Claim = f.Claim
+	if len(f.Chunks) > 0 {
+		v.chunks[out.Name] = f.Chunks
+	}
 	out.Free = n.Free.Clone()
 	if f.Template != nil && out.InFlight {
 		out.Allocatable = expectedAllocatable(n.Allocatable, f.Template.Allocatable)

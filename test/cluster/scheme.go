@@ -10,13 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 )
 
-// Scheme knows the built-in types, NodePool, NodeClaim, NodeOverlay, EC2NodeClass, Provisioner, AWSNodeTemplate and CustomResourceDefinition.
+// Scheme knows the built-in types, NodePool, NodeClaim, NodeOverlay, CapacityBuffer, EC2NodeClass, Provisioner, AWSNodeTemplate and CustomResourceDefinition.
 var Scheme = newScheme()
 
 func newScheme() *runtime.Scheme {
@@ -31,6 +32,9 @@ func newScheme() *runtime.Scheme {
 	scheme.AddKnownTypes(aws, &ec2nc.EC2NodeClass{}, &ec2nc.EC2NodeClassList{})
 	overlays := schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}
 	metav1.AddToGroupVersion(scheme, overlays)
+	buffers := schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}
+	scheme.AddKnownTypes(buffers, &autoscalingv1beta1.CapacityBuffer{}, &autoscalingv1beta1.CapacityBufferList{})
+	metav1.AddToGroupVersion(scheme, buffers)
 	scheme.AddKnownTypes(overlays, &karpv1alpha1.NodeOverlay{}, &karpv1alpha1.NodeOverlayList{})
 	provisioners := schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha5"}
 	metav1.AddToGroupVersion(scheme, provisioners)

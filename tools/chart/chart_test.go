@@ -161,11 +161,10 @@ func TestValuesOfKarpentersChart(t *testing.T) {
 	}
 	// What asks for something that Dovetail doesn't do is told apart from what is there by default.
 	for set, want := range map[string]string{
-		"settings.isolatedVPC=true":                 "settings.isolatedVPC: Dovetail asks for prices",
-		"settings.enableZonalShift=true":            "settings.enableZonalShift: Dovetail doesn't follow",
-		"settings.ignoreDRARequests=false":          "settings.ignoreDRARequests: false has no effect",
-		"settings.featureGates.capacityBuffer=true": "settings.featureGates.capacityBuffer: Dovetail doesn't act",
-		"settings.interruptionQueue=karpenter":      "settings.interruptionQueue is karpenter. If that is Karpenter's",
+		"settings.isolatedVPC=true":            "settings.isolatedVPC: Dovetail asks for prices",
+		"settings.enableZonalShift=true":       "settings.enableZonalShift: Dovetail doesn't follow",
+		"settings.ignoreDRARequests=false":     "settings.ignoreDRARequests: false has no effect",
+		"settings.interruptionQueue=karpenter": "settings.interruptionQueue is karpenter. If that is Karpenter's",
 	} {
 		if notes := mustRender(t, release{}, set).notes(); !strings.Contains(notes, "- "+want) {
 			t.Errorf("%s: no warning %q in\n%s", set, want, notes)

@@ -34,9 +34,6 @@
 - settings.disableClusterStateObservability: there is nothing to switch off.
 {{- end }}
 {{- $gates := $s.featureGates | default dict }}
-{{- if $gates.capacityBuffer }}
-- settings.featureGates.capacityBuffer: Dovetail doesn't act on CapacityBuffers. A Deployment of pause pods with a low priority has the same effect.
-{{- end }}
 {{- range $name := list "nodeRepair" "nodeOverlay" "reservedCapacity" "spotToSpotConsolidation" "staticCapacity" }}
 {{- if eq (toString (get $gates $name)) "false" }}
 - settings.featureGates.{{ $name }}: false has no effect: this is always on.{{ if eq $name "nodeRepair" }} The annotation dovetail.sh/repair: "off" on a pool turns repair off.{{ end }}

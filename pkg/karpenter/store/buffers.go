@@ -1,41 +1,37 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
-var bufferVersion = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}
-
-const reasonBufferIgnored = "CapacityBufferIgnored"
-
-// capacityBuffers are read only to report that they have no effect. The store works without them and doesn't wait for them.
-var capacityBuffers = karpenter.CustomKind{GroupVersionKind: bufferVersion.WithKind("CapacityBuffer"), Resource: "capacitybuffers",
-	New: func() client.Object { return &metav1.PartialObjectMetadata{} }, NewList: func() client.ObjectList { return &metav1.PartialObjectMetadataList{} }}
-
-// watchBuffers reports on every CapacityBuffer, once while this process leads, that it has no effect here. If the definition isn't
-// installed there is nothing to report on; if the permission to read CapacityBuffers is missing, that is logged.
+// watchBuffers watches CapacityBuffers while this process leads, from when their definition is installed. The store works without them and
+// doesn't wait for them; if the permission to read them is missing, that is logged.
 func (p *poolStatus) watchBuffers(ctx context.Context) {
-	buffers, err := newInformer(capacityBuffers, schema.GroupKind{}, p.live, observe.Changes(func(before, after *metav1.PartialObjectMetadata) {
-		if before == nil {
-			p.changed(capacityBuffers, after.Namespace+"/"+after.Name)
+	changed := func(_, _ *autoscalingv1beta1.CapacityBuffer) {
+		if p.onBuffer != nil {
+			p.onBuffer()
 		}
-	}), p.clock)
+	}
+	buffers, err := newInformer(karpenter.CapacityBuffers, schema.GroupKind{}, p.live, observe.Changes(changed), p.clock)
 	if err == nil {
 		var once sync.Once
 		err = buffers.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 			once.Do(func() {
-				klog.FromContext(ctx).Info("CapacityBuffers can't be read, will retry. If there are any, they have no effect", "reason", err)
+				klog.FromContext(ctx).Info("CapacityBuffers can't be read, will retry. If there are any, they have no effect until then", "reason", err)
 			})
 		})
 	}
@@ -47,11 +43,45 @@ func (p *poolStatus) watchBuffers(ctx context.Context) {
 	buffers.RunWithContext(ctx)
 }
 
-// tellBuffer records an event on a CapacityBuffer that it has no effect. It doesn't write the buffer's status, which belongs to the
-// controller that implements buffers: in a cluster with another autoscaler the buffer may have an effect there.
-func (p *poolStatus) tellBuffer(key string) {
-	if o, ok, _ := p.buffers.Load().GetStore().GetByKey(key); ok {
-		p.recorder.Eventf(o.(*metav1.PartialObjectMetadata), nil, corev1.EventTypeWarning, reasonBufferIgnored, "Provision",
-			"Dovetail launches no nodes for CapacityBuffers and keeps none for them. A Deployment of pause pods with a low priority has the same effect")
+// OnBuffer registers f to be called when a CapacityBuffer was added, changed or deleted. Call it before RunStatus.
+func (s *Store) OnBuffer(f func()) { s.status.onBuffer = f }
+
+// Buffers returns all CapacityBuffers, by namespace and name, from memory; they must not be changed. known: the API server has listed them, or can't: their
+// definition isn't installed, or they may not be read.
+func (s *Store) Buffers() (all []*autoscalingv1beta1.CapacityBuffer, known bool) {
+	i := s.status.buffers.Load()
+	if i == nil {
+		return nil, false
 	}
+	if !i.HasSynced() {
+		_, err := i.state()
+		return nil, err != nil
+	}
+	for _, o := range i.GetStore().List() {
+		all = append(all, o.(*autoscalingv1beta1.CapacityBuffer))
+	}
+	slices.SortFunc(all, func(a, b *autoscalingv1beta1.CapacityBuffer) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all, true
+}
+
+// SaveBufferStatus writes the status of a CapacityBuffer, and fails if base is not its current version.
+func (s *Store) SaveBufferStatus(ctx context.Context, base, changed *autoscalingv1beta1.CapacityBuffer) error {
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	data, err := patch.Data(changed)
+	if err != nil {
+		return err
+	}
+	// The answer is decoded without a type, because a malformed object doesn't fit its type.
+	answer := &unstructured.Unstructured{}
+	answer.SetGroupVersionKind(karpenter.CapacityBuffers.GroupVersionKind)
+	answer.SetNamespace(base.Namespace)
+	answer.SetName(base.Name)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := s.live.Status().Patch(ctx, answer, client.RawPatch(patch.Type(), data)); err != nil {
+		return fmt.Errorf("writing the status of CapacityBuffer %s: %w", klog.KObj(base), err)
+	}
+	return nil
 }

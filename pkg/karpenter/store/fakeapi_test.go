@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
@@ -58,13 +59,10 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 		}
 		return nil
 	}
-	// The fake client would add a kind that has no type at the first request for it, while others read the scheme.
 	scheme := karpenter.Scheme(nodeclass.Kind)
-	scheme.AddKnownTypeWithName(capacityBuffers.GroupVersionKind, &unstructured.Unstructured{})
-	scheme.AddKnownTypeWithName(bufferVersion.WithKind("CapacityBufferList"), &unstructured.UnstructuredList{})
 	api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{},
-			&legacy.Provisioner{}, &legacy.AWSNodeTemplate{}).
+			&legacy.Provisioner{}, &legacy.AWSNodeTemplate{}, &autoscalingv1beta1.CapacityBuffer{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				api.mu.Lock()

@@ -26,7 +26,8 @@ import (
 // installed.
 func mapper(class cloudprovider.NodeClassKind) meta.RESTMapper {
 	kinds := []karpenter.CustomKind{karpenter.NodePools, karpenter.NodeClaims, karpenter.NodeOverlays, karpenter.NodeClasses(class), karpenter.Provisioners, karpenter.NodeTemplates}
-	versions := []schema.GroupVersion{bufferVersion}
+	buffers := karpenter.CapacityBuffers
+	versions := []schema.GroupVersion{buffers.GroupVersion()}
 	for _, k := range kinds {
 		versions = append(versions, k.GroupVersion())
 	}
@@ -34,7 +35,7 @@ func mapper(class cloudprovider.NodeClassKind) meta.RESTMapper {
 	for _, k := range kinds {
 		m.AddSpecific(k.GroupVersionKind, k.GroupVersion().WithResource(k.Resource), k.GroupVersion().WithResource(k.Resource), meta.RESTScopeRoot)
 	}
-	m.AddSpecific(capacityBuffers.GroupVersionKind, bufferVersion.WithResource(capacityBuffers.Resource), bufferVersion.WithResource(capacityBuffers.Resource), meta.RESTScopeNamespace)
+	m.AddSpecific(buffers.GroupVersionKind, buffers.GroupVersion().WithResource(buffers.Resource), buffers.GroupVersion().WithResource(buffers.Resource), meta.RESTScopeNamespace)
 	return m
 }
 

@@ -61,8 +61,9 @@ type poolStatus struct {
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[statusKey]]
 	// told holds, by NodePool UID, the reason in the last event about paused writes.
 	told sync.Map
-	// buffers is set before any CapacityBuffer is queued.
-	buffers atomic.Pointer[informer]
+	// buffers is set while RunStatus runs; onBuffer is set before.
+	buffers  atomic.Pointer[informer]
+	onBuffer func()
 }
 
 func newPoolStatus(s *Store) *poolStatus {
@@ -222,8 +223,6 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 		if t := p.template(k.name); t != nil {
 			return p.templateStatus(ctx, t)
 		}
-	case capacityBuffers.Kind:
-		p.tellBuffer(k.name)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package provisioning
+package limits
 
 import (
 	"testing"
@@ -26,40 +26,40 @@ func TestReliefIsDue(t *testing.T) {
 		{"fewer of them have come", func(r *Relief) { r.Crowded() }, most - most/10 + 1, false},
 		{"for a limit, and a claim has ended", func(r *Relief) { r.Limited("limited"); r.ClaimEnded("limited") }, most, true},
 		{"for one that a plan was made with", func(r *Relief) {
-			r.refused([]*capacity.Pool{open, limited}, refusal(true, "limited"))
+			r.Refused([]*capacity.Pool{open, limited}, refusal(true, "limited"))
 			r.ClaimEnded("limited")
 		}, most, true},
 		{"nobody knows of which pool it was", func(r *Relief) { r.Limited("limited"); r.ClaimEnded("") }, most, true},
 		{"one of another pool has ended", func(r *Relief) { r.Limited("limited"); r.ClaimEnded("open") }, most, false},
 		{"one had ended before", func(r *Relief) { r.ClaimEnded("limited"); r.Limited("limited") }, most, false},
 		{"one has ended while the plan was made", func(r *Relief) {
-			ends := r.begins()
+			ends := r.Begins()
 			r.ClaimEnded("limited")
 			r.Limited("limited")
 			ends()
 		}, most, true},
 		{"one had ended before the plan was made", func(r *Relief) {
 			r.ClaimEnded("limited")
-			r.begins()()
+			r.Begins()()
 			r.Limited("limited")
 		}, most, false},
 		{"its pods are not refused yet", func(r *Relief) {
-			r.begins()
+			r.Begins()
 			r.Limited("limited")
 			r.Crowded()
 			r.ClaimEnded("limited")
 		}, 0, false},
 		{"the pool has no limits", func(r *Relief) {
-			r.refused([]*capacity.Pool{open, limited}, refusal(true, "open"))
+			r.Refused([]*capacity.Pool{open, limited}, refusal(true, "open"))
 			r.ClaimEnded("open")
 		}, most, false},
 		{"the pods are refused for good", func(r *Relief) {
-			r.refused([]*capacity.Pool{open, limited}, refusal(false, "limited"))
+			r.Refused([]*capacity.Pool{open, limited}, refusal(false, "limited"))
 			r.ClaimEnded("limited")
 		}, most, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := &Relief{most: most}
+			r := New(most)
 			tc.then(r)
 			inFlight := func() int { return tc.inFlight }
 			if got := r.Due(now, inFlight); got != tc.want {

@@ -1,4 +1,6 @@
-package provisioning
+// Package limits knows what bounds plans and changes without an event of pools or offerings: limits that refused pods wait for (Relief), and storage that
+// nodes have published (Storage).
+package limits
 
 import (
 	"sync"
@@ -24,8 +26,11 @@ type Relief struct {
 	last     time.Time
 }
 
-// begins notes that a plan begins to read what claims use of their limits. Call the returned func once its pods have been refused.
-func (r *Relief) begins() (ends func()) {
+// New returns a Relief that knows of no pods. most is maxClaimsInFlight.
+func New(most int) *Relief { return &Relief{most: most} }
+
+// Begins notes that a plan begins to read what claims use of their limits. Call the returned func once its pods have been refused.
+func (r *Relief) Begins() (ends func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.during, r.busy = map[string]bool{}, true
@@ -54,8 +59,8 @@ func (r *Relief) Limited(pool string) {
 	r.ended = r.ended || r.during[pool] || r.during[""]
 }
 
-// refused notes the pools whose limits the pods of a plan's refusals may be waiting for.
-func (r *Relief) refused(pools []*capacity.Pool, all []capacity.Refusal) {
+// Refused notes the pools whose limits the pods of a plan's refusals may be waiting for.
+func (r *Relief) Refused(pools []*capacity.Pool, all []capacity.Refusal) {
 	limits := map[string]bool{} // those that are not noted yet
 	for _, p := range pools {
 		if len(p.Limits) > 0 {

@@ -1,4 +1,4 @@
-package provisioning
+package limits
 
 import (
 	"maps"
@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
-// storageLimits adds to instance types the storage that their nodes have published. It belongs to the planner goroutine.
-type storageLimits struct {
+// Storage adds to instance types the storage that their nodes have published. It belongs to the planner goroutine.
+type Storage struct {
 	of   *storage.Capacities
 	last map[string]limitedTypes // by pool
 }
@@ -19,8 +19,11 @@ type limitedTypes struct {
 	limits      map[string]map[string]int64 // by type
 }
 
-// on returns the pools with the storage added to their instance types, as a planner has to see them.
-func (s *storageLimits) on(pools []*capacity.Pool) []*capacity.Pool {
+// NewStorage returns a Storage that adds what of knows.
+func NewStorage(of *storage.Capacities) *Storage { return &Storage{of: of} }
+
+// On returns the pools with the storage added to their instance types, as a planner has to see them.
+func (s *Storage) On(pools []*capacity.Pool) []*capacity.Pool {
 	shown := s.of.Shown()
 	last := s.last
 	s.last = map[string]limitedTypes{}

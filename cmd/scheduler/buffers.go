@@ -1,0 +1,60 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/buffers"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
+)
+
+// keepBuffers builds the controller that reads CapacityBuffers, and connects it to those who keep their capacity.
+func (p *parts) keepBuffers(d *dovetail, profiles []profile, admit func(*corev1.Pod)) {
+	ours := append(names(profiles), provisionFor(profiles)...)
+	p.buffers = buffers.New(buffers.Config{Kube: p.client, Store: p.store, Chunks: p.launch.Chunks, Clock: d.clock, Admit: admit, Hold: p.external.Hold,
+		Ours: func(scheduler string) bool { return slices.Contains(ours, scheduler) },
+		Class: func(pod *corev1.Pod) (*capacity.Class, error) {
+			_, class, err := d.classes.Successor(pod)
+			return class, err
+		},
+	})
+	p.store.OnBuffer(p.buffers.Changed)
+	p.launch.Chunks.OnChange(p.buffers.Reported)
+}
+
+// fence is the ledger as the controller that ends nodes uses it.
+type fence struct{ *reservations.Ledger }
+
+// GiveUpChunks gives up what is kept on a node for CapacityBuffers.
+func (f fence) GiveUpChunks(node string) {
+	f.Step(func(l *ledger.Ledger, _ time.Time) { l.GiveUpChunks(node) })
+}
+
+// neededBy reports which nodes are needed although they may be empty.
+func neededBy(c *provisioning.Chunks) func(node string) (needed, known bool) {
+	return func(node string) (needed, known bool) {
+		needed, known, _ = c.Need(node)
+		return needed, known
+	}
+}
+
+// quietNodes are nodes for which the end of what was kept there counts as a pod that has left.
+type quietNodes struct {
+	disruption.Nodes
+	chunks *provisioning.Chunks
+}
+
+// LastPodEvent returns the last time a pod was bound to the node or left it, or capacity for CapacityBuffers was kept there.
+func (n quietNodes) LastPodEvent(node string) time.Time {
+	at := n.Nodes.LastPodEvent(node)
+	if _, _, kept := n.chunks.Need(node); kept.After(at) {
+		return kept
+	}
+	return at
+}

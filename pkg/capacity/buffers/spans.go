@@ -1,0 +1,42 @@
+package buffers
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// restFor is how long a node has to have had chunks before they are moved away so that it can end. Without it, a short job on buffered
+// capacity would end the node that was bought to refill the buffer.
+const restFor = 10 * time.Minute
+
+// Spans remember since when nodes have chunks, and when they last had some.
+type Spans struct{ byNode map[string]span }
+
+type span struct{ first, last time.Time }
+
+// Observe notes which of the nodes have chunks now, and forgets nodes that are gone.
+func (s *Spans) Observe(chunks Chunks, nodes []*capacity.Node, now time.Time) {
+	next := map[string]span{}
+	for _, n := range nodes {
+		had, known := s.byNode[n.Name]
+		switch on := len(chunks[n.Name]) > 0; {
+		case on && (!known || had.first.IsZero()):
+			next[n.Name] = span{now, now}
+		case on:
+			next[n.Name] = span{had.first, now}
+		case known:
+			next[n.Name] = span{last: had.last}
+		}
+	}
+	s.byNode = next
+}
+
+// Last returns when the node last had chunks; zero: it had none.
+func (s *Spans) Last(node string) time.Time { return s.byNode[node].last }
+
+// Free returns the nodes whose chunks may be moved away now.
+func (s *Spans) Free(nodes []string, now time.Time) []string {
+	return slices.DeleteFunc(nodes, func(n string) bool { return now.Sub(s.byNode[n].first) < restFor })
+}
