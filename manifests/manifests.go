@@ -13,10 +13,10 @@ import (
 // ConfigKey is the key of the KubeSchedulerConfiguration in the shipped ConfigMap, and its file name in the container.
 const ConfigKey = "scheduler-config.yaml"
 
-//go:embed admission/*.yaml network/*.yaml crds/*.yaml examples/*.yaml examples/kubeadm/*.yaml examples/profile/*.yaml examples/provisioner/*.yaml examples/teams/*.yaml secondary/*.yaml replace/*.yaml surge/*.yaml
+//go:embed admission/*.yaml network/*.yaml crds/*.yaml examples/*.yaml examples/kubeadm/*.yaml examples/profile/*.yaml examples/provisioner/*.yaml examples/teams/*.yaml metrics/*.yaml secondary/*.yaml replace/*.yaml surge/*.yaml
 var files embed.FS
 
-// Folder returns the YAML files of one folder (admission, crds, examples or one below it, network, secondary, replace, surge), by name, sorted as kubectl would apply them.
+// Folder returns the YAML files of one folder (admission, crds, examples or one below it, metrics, network, secondary, replace, surge), by name, sorted as kubectl would apply them.
 func Folder(name string) ([][]byte, error) {
 	names, err := fs.Glob(files, path.Join(name, "*.yaml"))
 	if err != nil || len(names) == 0 {

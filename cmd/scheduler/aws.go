@@ -16,6 +16,7 @@ import (
 // onAWS returns AWS, which is called through the clients that connect returns for a region.
 func onAWS(connect func(ctx context.Context, region string) (sdk.Clients, error)) cloud {
 	return cloud{
+		name:      "aws",
 		nodeClass: nodeclass.Kind,
 		legacy: func(args *provision.Args) karpenter.LegacyCloud {
 			return nodeclass.Legacy{DefaultInstanceProfile: args.DefaultInstanceProfile}

@@ -18,6 +18,7 @@ import (
 
 // cloud is a cloud as this program uses it. A second cloud is a second value.
 type cloud struct {
+	name      string // as metrics name it
 	nodeClass cloudprovider.NodeClassKind
 	// legacy converts the cloud's settings of Provisioners; nil: its clusters have none.
 	legacy func(args *provision.Args) karpenter.LegacyCloud

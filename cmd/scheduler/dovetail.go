@@ -105,6 +105,9 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		return err
 	}
 	p.connect(ctx)
+	if p.metrics, err = d.metrics(cc, profiles[0].args, p); err != nil {
+		return err
+	}
 	takeDownWithoutNodes(sched, names(profiles), d.reservations, d.classes)
 	if err := d.publish(ctx, profiles, liveState{
 		problem: func() error { return cmp.Or(p.external.Hold(), p.store.Problem()) }, cloud: p.provider.Status, claims: p.store.Claims, ledger: d.reservations.Summary,
@@ -136,10 +139,12 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, pro
 	d.controllers.Go(func() { d.run(ctx, "store", p.store.Run) })
 	d.controllers.Go(func() { d.run(ctx, "watch for Karpenter", p.external.Run) })
 	d.controllers.Go(func() { p.groups.run(ctx) })
+	d.controllers.Go(func() { p.metrics.listen(ctx) })
 	whenLeading(ctx, sched, d.clock, func() {
 		d.start.Do(func() {
 			d.controllers.Go(func() { d.run(ctx, "cloud provider", endless(p.provider.Run)) })
 			d.controllers.Go(func() { p.events.Run(ctx) })
+			d.controllers.Go(func() { p.metrics.lead(ctx) })
 			d.controllers.Go(func() {
 				// The scheduler has waited for its own handlers only. A pod that Pending doesn't know when reservations are restored would
 				// lose its own, and another node would be bought for it.

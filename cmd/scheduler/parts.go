@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider/metered"
 	"github.com/dovetail-scheduler/dovetail/pkg/daemons"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
@@ -49,6 +50,7 @@ type parts struct {
 	buffers  *buffers.Controller
 	life     *lifecycle.Controller
 	ending   *disruption.Controller
+	metrics  *metrics
 	// synced report whether the handlers that the launcher depends on have seen all objects.
 	synced []cache.InformerSynced
 }
@@ -74,9 +76,13 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	d.binding(profiles, cc.InformerFactory)
 	p.store.SetHold(p.external.Hold)
 	p.store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
-	p.provider, err = d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server,
+	provider, err := d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server,
 		serverVersion: func(ctx context.Context) (string, error) { return serverVersion(ctx, client) }, hold: p.external.Hold, clock: d.clock})
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	p.provider = metered.New(provider, d.cloud.name, d.clock)
+	return p, nil
 }
 
 // launching builds the controller that launches nodes, with what it is asked by and what it asks.

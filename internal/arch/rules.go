@@ -118,6 +118,8 @@ var Rules = []Rule{
 
 	{"pkg/observe", own("pkg", "plugins"), "it knows no kind of object"},
 	{"pkg/poolmetrics", append(own("pkg", "plugins"), clientGo, awsSDK, karpTypes), "all parts have metrics by pool, so it leans on none of them"},
+	{"pkg/karpentermetrics", append(own("pkg/aws", "pkg/karpenter", "pkg/capacity", "pkg/cloudprovider", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), append(launching, clientGo, awsSDK, karpTypes)...), "all parts count in it, so it leans on none of them"},
+	{"pkg/clustermetrics", append(own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/disruption", "plugins"), append(launching, awsSDK, ec2Types, framework, scheduler)...), "what it exports comes in as functions and caches; cmd wires it"},
 	{"pkg/version", append(own("pkg", "plugins"), clientGo, awsSDK), "all parts say which build they belong to, so it leans on none of them"},
 
 	{"pkg/manifest", []string{awsSDK, framework, scheduler + "/pkg/scheduler"}, "to read manifests takes neither a cloud nor a scheduling cycle"},

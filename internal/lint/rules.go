@@ -144,7 +144,7 @@ var private = map[string][]string{
 	"athand": nil, "census": nil, "crowd": nil, "departure": nil, "desert": nil, "desk": nil, "doubtful": nil, "film": nil, "forsaken": nil, "heir": nil,
 	"incumbent": nil, "janitor": nil, "landing": nil, "leaver": nil, "lessons": nil, "likeness": nil, "lodger": nil, "motor": nil, "parted": nil, "pulse": nil,
 	"rehouse": nil, "ruin": nil, "sack": nil, "seam": nil, "sitting": nil, "slips": nil, "stranger": nil, "thrifty": nil, "vacate": nil, "wave": nil,
-	"tenancy": {"cmd/scheduler/cloud.go", "pkg/aws/", "pkg/capacity/claim.go", "pkg/capacity/labels.go", "pkg/capacity/offer.go", "pkg/capacity/planner/world_test.go", "pkg/karpenter/claim", "pkg/launch/finish.go", "test/ec2/", "test/integration/handmade_test.go"}, // a word of EC2's
+	"tenancy": {"cmd/scheduler/cloud.go", "pkg/aws/", "pkg/clustermetrics/", "pkg/capacity/claim.go", "pkg/capacity/labels.go", "pkg/capacity/offer.go", "pkg/capacity/planner/world_test.go", "pkg/karpenter/claim", "pkg/launch/finish.go", "test/ec2/", "test/integration/handmade_test.go"}, // a word of EC2's
 }
 
 // vague are words that types and functions of the product and its tests aren't named by.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -19,7 +20,7 @@ func (r *removals) budgets(s *cluster, reason karpv1.DisruptionReason, due []*de
 	for _, p := range s.pools {
 		total, disrupting := r.terminations.count(s, p, func(m *candidate) bool { return r.terminations.unavailable(m) || r.moves.has(m.uid()) })
 		left[p.Name] = max(allowed(p.Spec.Disruption.Budgets, r.clock, total, reason)-disrupting, 0)
-		allowedDisruptions.WithLabelValues(p.Name, string(reason)).Set(float64(left[p.Name]))
+		karpentermetrics.Allowed(p.Name, string(reason), left[p.Name])
 	}
 	blocked := map[string]bool{}
 	for _, d := range due {

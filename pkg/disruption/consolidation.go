@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/pdb"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 )
 
 // Consolidation plans which used nodes to empty, and reserves capacity elsewhere for the pods of those that are due. All methods return at
@@ -106,6 +107,7 @@ func (c *consolidations) collect(ctx context.Context, s *cluster) (errs []error)
 		return nil
 	}
 	c.asked, c.every = time.Time{}, askShare*result.Took
+	karpentermetrics.Evaluated(string(consolidation.Underutilized), result.Took)
 	for i := range result.Moves {
 		due := &result.Moves[i]
 		if due.Key == "" {
@@ -158,7 +160,7 @@ func (c *consolidations) ask(s *cluster, now time.Time) (time.Duration, error) {
 	for _, p := range s.pools {
 		left := c.budgets.left(s, p)
 		for reason, n := range left {
-			allowedDisruptions.WithLabelValues(p.Name, string(reason)).Set(float64(n))
+			karpentermetrics.Allowed(p.Name, string(reason), n)
 		}
 		policy := c.policies.of(p, left)
 		c.rollOuts.policy(p.Name, &policy, now)
@@ -169,6 +171,7 @@ func (c *consolidations) ask(s *cluster, now time.Time) (time.Duration, error) {
 	if r.Candidates, err = c.nodes.all(s, c.moves.occupied, now); err != nil {
 		return 0, err
 	}
+	karpentermetrics.Eligible(string(consolidation.Underutilized), len(r.Candidates))
 	c.asked, c.last, c.templates = now, now, c.rollOuts.templates()
 	c.planner.Ask(r)
 	return 0, nil
@@ -176,5 +179,5 @@ func (c *consolidations) ask(s *cluster, now time.Time) (time.Duration, error) {
 
 // decisionOf returns the decision to terminate a node of a move.
 func decisionOf(m *candidate, due *consolidation.Due) *decision {
-	return &decision{candidate: m, reason: string(due.Reason), message: dueText(due, m)}
+	return &decision{candidate: m, reason: string(due.Reason), message: dueText(due, m), replaced: len(due.Claims) > 0}
 }

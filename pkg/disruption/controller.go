@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
@@ -156,10 +157,12 @@ func (c *Controller) Run(ctx context.Context) error {
 			return nil
 		}
 		var after time.Duration
+		start := c.clock.Now()
 		err := panics.Catch(ctx, "disruption", func() (err error) {
 			after, err = c.passes.run(ctx, watched)
 			return err
 		})
+		karpentermetrics.Reconciled("disruption", c.clock.Since(start), after, err)
 		if err != nil {
 			if ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Disruption pass failed, will retry")

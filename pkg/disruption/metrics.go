@@ -30,10 +30,6 @@ var (
 		Namespace: "dovetail", Subsystem: "disruption", Name: "decisions_total",
 		Help: "Nodes chosen for termination, by node pool and reason.", StabilityLevel: metrics.ALPHA,
 	}, []string{poolmetrics.Label, "reason"})
-	allowedDisruptions = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: "dovetail", Subsystem: "disruption", Name: "allowed",
-		Help: "Nodes of a pool that its disruption budgets allow to terminate now, by reason.", StabilityLevel: metrics.ALPHA,
-	}, []string{poolmetrics.Label, "reason"})
 	keptGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "dovetail", Subsystem: "consolidation", Name: "kept_nodes",
 		Help: "Nodes of a pool that consolidation keeps, by the kind of reason.", StabilityLevel: metrics.ALPHA,
@@ -49,5 +45,5 @@ var (
 )
 
 func init() {
-	poolmetrics.MustRegister(decisions, allowedDisruptions, keptGauge, movesTotal, movedPods)
+	poolmetrics.MustRegister(decisions, keptGauge, movesTotal, movedPods)
 }

@@ -17,6 +17,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 )
 
 // moves makes the moves for which capacity is reserved. Only the goroutine that makes the passes uses it.
@@ -337,6 +338,7 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 		}
 	}
 	v.count(mv, "given_up")
+	karpentermetrics.GivenUp(string(mv.Reason), len(mv.Claims) > 0)
 	v.drop(mv)
 	klog.FromContext(ctx).V(2).Info("Gave up emptying used nodes", "move", mv.Key, "nodes", mv.Nodes, "reason", why.Error())
 	return utilerrors.NewAggregate(errs)

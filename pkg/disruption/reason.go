@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 )
 
 // reason is a reason to terminate nodes. Each has a file of its own; reasons lists them all.
@@ -48,6 +50,15 @@ type decision struct {
 	// idle: it doesn't wait for at if it has no pods to be moved. deadline is when the drain ends, whatever is left; zero: as the claim says.
 	idle     bool
 	deadline time.Time
+	// replaced: nodes were launched for its pods.
+	replaced bool
 	// drift: it ends because it has drifted, which annotations against consolidation don't prevent.
 	drift bool
+}
+
+// count counts a node that Dovetail decided to end.
+func (d *decision) count() {
+	l := d.claim.Labels
+	decisions.WithLabelValues(l[karpv1.NodePoolLabelKey], d.reason).Inc()
+	karpentermetrics.Decided(karpentermetrics.Node{Pool: l[karpv1.NodePoolLabelKey], CapacityType: l[karpv1.CapacityTypeLabelKey]}, d.reason, d.replaced)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
@@ -30,11 +31,14 @@ type removals struct {
 // is waiting). If one fails, the others go on; the failed one still counts against the budget, since its deletion may have worked.
 func (r *removals) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
 	for _, reason := range r.reasons {
+		start := r.clock.Now()
 		due, wait, err := r.due(s, reason)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
+		karpentermetrics.Evaluated(string(reason.budget()), r.clock.Since(start))
+		karpentermetrics.Eligible(string(reason.budget()), len(due))
 		soon = nearer(soon, wait)
 		budgets := r.budgets(s, reason.budget(), due)
 		for _, d := range due {

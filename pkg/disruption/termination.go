@@ -74,7 +74,7 @@ func (t *terminations) end(ctx context.Context, d *decision) error {
 	}
 	t.deleted[d.uid()] = true
 	t.event(d.candidate, reasonTerminating, "Terminating the node: "+d.message)
-	decisions.WithLabelValues(d.claim.Labels[karpv1.NodePoolLabelKey], d.reason).Inc()
+	d.count()
 	klog.FromContext(ctx).V(2).Info("Terminating a node", "nodeClaim", d.claim.Name, "node", d.claim.Status.NodeName, "reason", d.reason, "message", d.message)
 	return nil
 }

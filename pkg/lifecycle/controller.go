@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -144,10 +145,12 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 		logger = klog.LoggerWithValues(logger, "node", k.node)
 	}
 	var after time.Duration
+	start := c.clock.Now()
 	err := panics.Catch(klog.NewContext(ctx, logger), "lifecycle", func() (err error) {
 		after, err = c.reconcile(klog.NewContext(ctx, logger), k)
 		return err
 	})
+	karpentermetrics.Reconciled("nodeclaim.lifecycle", c.clock.Since(start), after, err)
 	switch {
 	case apierrors.IsConflict(err):
 		// The cache is behind another write, whose event is on the way.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -163,7 +164,7 @@ func (d *drain) evictPod(ctx context.Context, e *ending, p *corev1.Pod) error {
 		ObjectMeta:    metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
 	})
-	evictionRequests.WithLabelValues(statusCode(err)).Inc()
+	karpentermetrics.EvictionRequested(statusCode(err))
 	switch {
 	case err == nil:
 		d.evictions.forget(p.UID)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -48,6 +49,7 @@ func (s *surrender) giveUp(ctx context.Context, l *life, reason, message string)
 		return nil // the cache doesn't show the deletion yet
 	}
 	disruptions.WithLabelValues(pool(l.claim), reason).Inc()
+	karpentermetrics.Disrupted(seriesOf(l.claim), reason)
 	if reason == reasonLaunchTimeout || reason == reasonRegistrationTimeout {
 		s.notRegistered(l.claim, message)
 	}

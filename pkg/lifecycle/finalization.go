@@ -59,7 +59,7 @@ func (f *finalization) reconcile(ctx context.Context, l *life) (time.Duration, e
 	if !f.reports.first(l.claim.Name, claimTerminated) {
 		return 0, nil // counted before; the cache doesn't show the deletion yet
 	}
-	terminations.WithLabelValues(pool(l.claim)).Observe(l.now.Sub(l.claim.DeletionTimestamp.Time).Seconds())
+	countTermination(l)
 	klog.FromContext(ctx).V(2).Info("NodeClaim terminated", "instance", capacity.InstanceID(l.claim.Status.ProviderID))
 	return 0, nil
 }

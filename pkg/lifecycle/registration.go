@@ -96,7 +96,7 @@ func (r *registration) reconcile(ctx context.Context, l *life) (time.Duration, e
 	if !r.reports.first(l.claim.Name, nodeRegistered) {
 		return 0, nil // its status could not be written, or the kubelet has created its Node anew
 	}
-	registrations.WithLabelValues(pool(l.claim)).Inc()
+	countRegistration(l)
 	klog.FromContext(ctx).V(2).Info("Node registered", "node", klog.KObj(node), "after", l.now.Sub(launchedAt(l.claim)))
 	return 0, nil
 }

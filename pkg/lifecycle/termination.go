@@ -205,6 +205,9 @@ func (t *termination) removeNode(ctx context.Context, e *ending) (time.Duration,
 	if err != nil && !gone(err) {
 		return 0, err
 	}
+	if err == nil {
+		countNode(e)
+	}
 	klog.FromContext(ctx).V(2).Info("Node terminated", "node", klog.KObj(e.node), "instance", capacity.InstanceID(e.providerID))
 	return 0, nil
 }

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -55,6 +57,8 @@ func TestTerminationInOrder(t *testing.T) {
 			w.up("a")
 			w.pod("web", "ip-10-0-0-1")
 			tc.trigger(w)
+			counted := grown(t, "karpenter_nodes_terminated_total", "karpenter_nodes_drained_total", "karpenter_nodes_termination_duration_seconds",
+				"karpenter_nodes_lifetime_duration_seconds", "karpenter_pods_eviction_requests_total")
 			w.pass(2*time.Second, time.Second)
 			n := w.node("ip-10-0-0-1")
 			if !hasTaint(n.Spec.Taints, &karpv1.DisruptedNoScheduleTaint) || n.Labels[corev1.LabelNodeExcludeBalancers] == "" || n.DeletionTimestamp == nil {
@@ -93,7 +97,40 @@ func TestTerminationInOrder(t *testing.T) {
 			if n := w.cloud.calls["Terminate"]; n != 1 {
 				t.Errorf("terminated %d times", n)
 			}
+			for metric, n := range counted() {
+				if n != 1 {
+					t.Errorf("%s has grown by %v", metric, n)
+				}
+			}
 		})
+	}
+}
+
+// grown returns a func that returns by how much counters, or the numbers of what histograms and summaries observed, have grown since.
+func grown(t *testing.T, names ...string) func() map[string]float64 {
+	t.Helper()
+	read := func() map[string]float64 {
+		families, err := legacyregistry.DefaultGatherer.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]float64{}
+		for _, f := range families {
+			if slices.Contains(names, f.GetName()) {
+				for _, m := range f.Metric {
+					out[f.GetName()] += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount()+m.GetSummary().GetSampleCount())
+				}
+			}
+		}
+		return out
+	}
+	before := read()
+	return func() map[string]float64 {
+		out := read()
+		for _, name := range names {
+			out[name] -= before[name]
+		}
+		return out
 	}
 }
 

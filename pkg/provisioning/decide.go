@@ -104,11 +104,15 @@ func better(plan, than *capacity.Plan) bool {
 
 // try makes a plan and returns the placements that the real filters refuse.
 func (d *Decider) try(ctx context.Context, s *Scene, opts capacity.Options) (*capacity.Plan, []capacity.Rejection, error) {
+	planned := d.timed("plan")
 	plan := d.Planner.Plan(&s.View, opts)
+	planned()
 	if len(plan.Placements) == 0 {
 		return plan, nil, nil
 	}
+	verified := d.timed("verify")
 	rejected, err := d.World.Verify(ctx, d.trial(s, plan))
+	verified()
 	if err != nil {
 		return nil, nil, fmt.Errorf("running the profile's filters: %w", err)
 	}
@@ -116,7 +120,19 @@ func (d *Decider) try(ctx context.Context, s *Scene, opts capacity.Options) (*ca
 		klog.FromContext(ctx).V(3).Info("Filters refuse placements of the plan", "refused", len(rejected),
 			"first", rejected[0].Reason, "plugin", rejected[0].Plugin)
 	}
+	for i := range rejected {
+		planRejections.WithLabelValues(rejected[i].Plugin).Inc()
+	}
 	return plan, rejected, nil
+}
+
+// timed returns a func that observes how long a phase took since.
+func (d *Decider) timed(phase string) func() {
+	if d.Clock == nil {
+		return func() {}
+	}
+	start := d.Clock.Now()
+	return func() { planSeconds.WithLabelValues(phase).Observe(d.Clock.Since(start).Seconds()) }
 }
 
 // trial returns the plan as the request that the real filters verify.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 )
@@ -75,6 +76,7 @@ func (r *Rounds) Round(ctx context.Context) {
 	if v, plan = r.affordable(ctx, v, plan, waiting, gangs); ctx.Err() != nil {
 		return
 	}
+	karpentermetrics.Scheduled("provisioner", r.clock.Since(start))
 	r.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: (*ledger.Ledger).Commit})
 	r.gangs.paused(plan, gangs)
 	r.claims.ArchitecturesOpen(capacity.OpenArchitectures(plan))

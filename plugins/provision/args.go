@@ -94,6 +94,12 @@ type Args struct {
 	// twice.
 	SimulationDenyList []string `json:"simulationDenyList,omitempty"`
 
+	// MetricsBindAddress is the address (":8080") at which metrics are served over plain HTTP, too; empty: only the scheduler's own port
+	// serves them.
+	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
+	// DisableClusterStateObservability leaves out metrics with a series per node or pod.
+	DisableClusterStateObservability bool `json:"disableClusterStateObservability,omitempty"`
+
 	// Warnings are for whoever wrote the arguments: the arguments are valid, but may not do what was meant.
 	Warnings []string `json:"-"`
 }
@@ -235,6 +241,7 @@ func (a *Args) validate() field.ErrorList {
 		errs = append(errs, field.Invalid(path("reservedENIs"), a.ReservedENIs, "is a number of network interfaces"))
 	}
 	errs = append(errs, a.validateCluster()...)
+	errs = append(errs, a.validateMetrics()...)
 	errs = append(errs, a.validatePlan()...)
 	if a.PreferencePolicy != PreferenceRespect && a.PreferencePolicy != PreferenceIgnore {
 		errs = append(errs, field.NotSupported(path("preferencePolicy"), a.PreferencePolicy, []string{PreferenceRespect, PreferenceIgnore}))

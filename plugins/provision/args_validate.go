@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +106,24 @@ func (a *Args) validatePlan() (errs field.ErrorList) {
 
 // ofProfile are the fields that each profile has for itself; all others apply to the whole process.
 var ofProfile = sets.New("apiVersion", "kind", "preemptFirst", "nodePools", "ec2NodeClasses", "nodePoolSelector", "simulationDenyList", "provisionFor")
+
+// validateMetrics checks the address for scrapes.
+func (a *Args) validateMetrics() field.ErrorList {
+	if a.MetricsBindAddress == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(a.MetricsBindAddress)
+	if err == nil && host != "" {
+		_, err = netip.ParseAddr(host)
+	}
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return field.ErrorList{field.Invalid(field.NewPath("metricsBindAddress"), a.MetricsBindAddress, "must be an IP address, or nothing, and a port, such as \":8080\"")}
+	}
+	return nil
+}
 
 // Contradicts returns a field that applies to the whole process and in which the arguments of two profiles differ, or "".
 func (a *Args) Contradicts(b *Args) string {

@@ -30,9 +30,6 @@
 {{- if eq (toString $s.ignoreDRARequests) "false" }}
 - settings.ignoreDRARequests: false has no effect: pods with unallocated dynamic resource claims don't cause launches.
 {{- end }}
-{{- if $s.disableClusterStateObservability }}
-- settings.disableClusterStateObservability: there is nothing to switch off.
-{{- end }}
 {{- $gates := $s.featureGates | default dict }}
 {{- range $name := list "nodeRepair" "nodeOverlay" "reservedCapacity" "spotToSpotConsolidation" "staticCapacity" }}
 {{- if eq (toString (get $gates $name)) "false" }}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 )
 
 const (
@@ -94,7 +95,7 @@ func (q *Queue) url(ctx context.Context) (string, error) {
 func (q *Queue) hear(ctx context.Context, url string) error {
 	out, err := q.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: awssdk.String(url), MaxNumberOfMessages: queueBatch, WaitTimeSeconds: int32(sdk.QueueWait / time.Second),
-		VisibilityTimeout: int32(queueHidden / time.Second), MessageSystemAttributeNames: []sqstypes.MessageSystemAttributeName{received},
+		VisibilityTimeout: int32(queueHidden / time.Second), MessageSystemAttributeNames: []sqstypes.MessageSystemAttributeName{received, sentAt},
 	})
 	if err != nil {
 		return sdk.Wrap(err, "reading the interruption queue")
@@ -108,12 +109,12 @@ func (q *Queue) hear(ctx context.Context, url string) error {
 		switch {
 		case err != nil:
 			logger.Error(err, "A message on the interruption queue can't be understood and is deleted", "message", awssdk.ToString(out.Messages[i].MessageId))
-			interruptionMessages.WithLabelValues("unknown").Inc()
+			karpentermetrics.MessageReceived(messageUnknown)
 		case len(said) == 0:
 			logger.V(4).Info("A message on the interruption queue is not about an interruption", "message", awssdk.ToString(out.Messages[i].MessageId))
-			interruptionMessages.WithLabelValues("other").Inc()
+			karpentermetrics.MessageReceived(messageOther)
 		default:
-			interruptionMessages.WithLabelValues(string(said[0].Kind)).Inc()
+			karpentermetrics.MessageReceived(messageTypes[said[0].Kind])
 		}
 		for range said {
 			from, times = append(from, i), append(times, timesReceived(&out.Messages[i]))
@@ -160,9 +161,11 @@ func timesReceived(m *sqstypes.Message) int {
 // forget deletes the messages that have been handled.
 func (q *Queue) forget(ctx context.Context, url string, messages []sqstypes.Message, seen []error) error {
 	var done []sqstypes.DeleteMessageBatchRequestEntry
+	var handled []sqstypes.Message
 	for i := range messages {
 		if seen[i] == nil {
 			done = append(done, sqstypes.DeleteMessageBatchRequestEntry{Id: awssdk.String(fmt.Sprintf("m%d", i)), ReceiptHandle: messages[i].ReceiptHandle})
+			handled = append(handled, messages[i])
 		}
 	}
 	if len(done) == 0 {
@@ -172,6 +175,7 @@ func (q *Queue) forget(ctx context.Context, url string, messages []sqstypes.Mess
 	if err != nil {
 		return sdk.Wrap(err, "deleting from the interruption queue")
 	}
+	q.countDeleted(handled[:max(0, len(handled)-len(out.Failed))])
 	if len(out.Failed) > 0 { // they are delivered and handled again
 		klog.FromContext(ctx).Info("SQS failed to delete some messages", "messages", len(out.Failed), "code", awssdk.ToString(out.Failed[0].Code))
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -84,6 +85,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 	if err != nil {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w", c.Name, err)
 	}
+	karpentermetrics.ClaimCreated(c.Pool, nc.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] == "true")
 	return s.keepOwn(nc), nil
 }
 
