@@ -35,7 +35,7 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour chart manifests image push notice clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour dashboards chart manifests image push notice clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -149,6 +149,13 @@ else
 	@bin/consolidation scores -empty
 	@bin/consolidation scores -large
 endif
+
+# Prometheus' engine is built from a module of its own. It evaluates dashboards' queries over scrapes of a cluster in which nodes come and go.
+dashboards:
+	$(say) 'dashboards: a few minutes, and some more to build Prometheus the first time'
+	@rm -rf .tmp/scrapes && mkdir -p .tmp/scrapes
+	@DOVETAIL_SCRAPES=$(CURDIR)/.tmp/scrapes go test -vet=off -count=1 ./test/integration -run 'TestMetrics$$'
+	@go -C tools/dashboards test -vet=off -count=1 -v . -args -scrapes $(CURDIR)/.tmp/scrapes
 
 # Karpenter is built from its own Go module, with the dependencies that it names.
 peer:
