@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"k8s.io/utils/clock"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/test/fixtures"
 )
 
@@ -75,7 +75,7 @@ func BenchmarkInstanceTypes(b *testing.B) {
 	b.Run("oneOfferExhausted", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			p.exhausted.now.Store(&exhaustion{until: map[scope]time.Time{{capacityType: "spot", instanceType: f.Types[i%1300].Name, zone: "a"}: {}}})
+			p.Set(unavailable.Unavailable(unavailable.Scope{CapacityType: "spot", InstanceType: f.Types[i%1300].Name, Zone: "a"}))
 			p.version.Add(1)
 			_, _ = p.InstanceTypes(nc.Name)
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clocktesting "k8s.io/utils/clock/testing"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
@@ -190,37 +189,6 @@ func TestPoolsRecover(t *testing.T) {
 			t.Fatal("the offer never came back")
 		}
 	}
-}
-
-func TestExhaustedMemory(t *testing.T) {
-	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	changes := 0
-	e := newExhausted(c, 3*time.Minute, func() { changes++ })
-	e.add(scope{capacityType: "spot", instanceType: "m5.large", zone: "a"})
-	c.SetTime(time.Unix(60, 0))
-	e.add(scope{capacityType: "spot", instanceType: "c5.large"}, scope{subnet: "subnet-1"})
-	check := func(at int64, pool, quota, subnet bool, wantChanges int) {
-		t.Helper()
-		c.SetTime(time.Unix(at, 0))
-		if e.expire() {
-			changes++
-		}
-		x := e.now.Load()
-		if x.has("spot", "m5.large", "a", "") != pool || x.has("spot", "c5.large", "b", "") != quota || x.full("subnet-1") != subnet {
-			t.Errorf("at %d s: pool %v, quota %v, subnet %v", at, x.has("spot", "m5.large", "a", ""), x.has("spot", "c5.large", "b", ""), x.full("subnet-1"))
-		}
-		if x.has("on-demand", "m5.large", "a", "") || x.has("spot", "m5.large", "b", "") {
-			t.Errorf("at %d s: others suffer", at)
-		}
-		if changes != wantChanges {
-			t.Errorf("at %d s: %d changes, want %d", at, changes, wantChanges)
-		}
-	}
-	check(61, true, true, true, 2)
-	check(179, true, true, true, 2)
-	check(180, false, true, true, 3)
-	check(240, false, false, false, 4)
-	check(500, false, false, false, 4)
 }
 
 func TestTokenOfAnotherRequest(t *testing.T) {

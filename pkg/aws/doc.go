@@ -10,10 +10,9 @@
 // what EC2 sells; interruption reads the queue with interruptions. network, placementgroup, capacityreservation and instanceprofile look up
 // what node classes refer to, each answer kept as lookup says, and ownership tells which resources belong to this cluster. bootstrap knows how
 // an instance becomes a node, nodesize how large that node will be, and drift whether an instance is still what its class would launch;
-// launchtemplate and batcher make the requests fewer.
+// launchtemplate and batcher make the requests fewer. unavailable remembers for which offerings there was no capacity.
 //
-// What is left here joins them: the Provider with classes (node classes and the state of their resolution), launcher, instances, and
-// exhausted (offerings without capacity).
+// What is left here joins them: the Provider with classes (node classes and the state of their resolution), launcher and instances.
 //
 // The package decides nothing: other packages decide which offering to launch, how many, and when to terminate an instance. It knows
 // nothing of Pods and Nodes, client-go or the scheduler framework, and it writes nothing to the Kubernetes API: it hands the status of

@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -33,7 +34,7 @@ type launcher struct {
 	clock     clock.WithTicker
 	classes   *classes
 	catalogue *catalog.Cache
-	exhausted *exhausted
+	exhausted *unavailable.Memory
 	addresses *network.Addresses
 	counts    *capacityreservation.Counts
 	templates *launchtemplate.Templates
@@ -84,8 +85,8 @@ type templateKey struct {
 // with the most free addresses, grouped by templateKey. The order is the launch batch's, cheapest first. A fleet buys on one market: that
 // of the first offering.
 func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey, []ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType) {
-	gone, f := l.exhausted.now.Load(), l.catalogue.Region()
-	subnets := l.addresses.Most(r.subnets, gone.full)
+	gone, f := l.exhausted.State(), l.catalogue.Region()
+	subnets := l.addresses.Most(r.subnets, gone.Full)
 	// Of two offerings of the same type and zone (reservations, tenancies) a fleet accepts only one.
 	type pool struct{ instanceType, zone string }
 	taken := map[pool]bool{}
@@ -96,7 +97,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 	ranks := ranksOf(w)
 	for n, o := range w.Offers {
 		h, s := f.Find(o.InstanceType), subnets[o.Zone]
-		if h == nil || s.ID == "" || o.CapacityType != w.CapacityType || gone.has(o.CapacityType, o.InstanceType, o.Zone, r.placement.ID) {
+		if h == nil || s.ID == "" || o.CapacityType != w.CapacityType || gone.Has(o.CapacityType, o.InstanceType, o.Zone, r.placement.ID) {
 			continue
 		}
 		img, in := r.imageFor(h), pool{o.InstanceType, o.Zone}

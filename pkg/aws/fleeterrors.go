@@ -9,6 +9,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -18,7 +19,7 @@ const noSpotRole = "spot instances can't be launched before the account has the 
 
 // fleetErrors is the meaning of the Errors in a fleet's answer.
 type fleetErrors struct {
-	scopes []scope
+	scopes []unavailable.Scope
 	// reservations that are full.
 	reservations []string
 	// said are the distinct codes, each with its first message and its count.
@@ -43,46 +44,46 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group 
 		err := sdk.NewError(c, message)
 		f.say(c, message)
 		fleetErrorsTotal.WithLabelValues(w.CapacityType, c).Inc()
-		pool := scope{capacityType: w.CapacityType, group: group}
+		pool := unavailable.Scope{CapacityType: w.CapacityType, Group: group}
 		subnet := ""
 		if lt := e.LaunchTemplateAndOverrides; lt != nil && lt.Overrides != nil {
-			pool.instanceType, pool.zone = string(lt.Overrides.InstanceType), awssdk.ToString(lt.Overrides.AvailabilityZone)
+			pool.InstanceType, pool.Zone = string(lt.Overrides.InstanceType), awssdk.ToString(lt.Overrides.AvailabilityZone)
 			subnet = awssdk.ToString(lt.Overrides.SubnetId)
 		}
 		switch {
 		case c == sdk.CodeNoSpotRole:
 			// Spot can't be used at all until the role exists.
 			f.insufficient = true
-			f.scopes = append(f.scopes, scope{capacityType: karpv1.CapacityTypeSpot})
+			f.scopes = append(f.scopes, unavailable.Scope{CapacityType: karpv1.CapacityTypeSpot})
 		case groupsZone(c, message):
 			f.insufficient = true
-			if pool.zone != "" && group != "" {
-				f.scopes = append(f.scopes, scope{zone: pool.zone, group: group})
+			if pool.Zone != "" && group != "" {
+				f.scopes = append(f.scopes, unavailable.Scope{Zone: pool.Zone, Group: group})
 			}
 		case c == sdk.CodeNoAddresses:
 			f.insufficient = true
 			if subnet != "" {
 				f.subnet = true
-				f.scopes = append(f.scopes, scope{subnet: subnet})
+				f.scopes = append(f.scopes, unavailable.Scope{Subnet: subnet})
 			}
 		case c == sdk.CodeSpotQuota, c == sdk.CodeVCPUQuota, c == sdk.CodeInstanceQuota:
 			// A quota applies to the region: another zone of the same type won't help.
 			f.insufficient = true
-			pool.group = ""
-			if pool.zone = ""; pool.instanceType != "" {
+			pool.Group = ""
+			if pool.Zone = ""; pool.InstanceType != "" {
 				f.scopes = append(f.scopes, pool)
 			}
 		case c == sdk.CodeReservationExceeded:
 			f.insufficient = true
 			for _, o := range w.Offers {
-				if o.ReservationID != "" && o.InstanceType == pool.instanceType && o.Zone == pool.zone {
+				if o.ReservationID != "" && o.InstanceType == pool.InstanceType && o.Zone == pool.Zone {
 					f.reservations = append(f.reservations, o.ReservationID)
 				}
 			}
 		case sdk.IsInsufficientCapacity(err), c == "InvalidFleetConfiguration":
 			// InvalidFleetConfiguration is the fleet's code for a type that is not offered in a zone.
 			f.insufficient = true
-			if pool.instanceType != "" && pool.zone != "" {
+			if pool.InstanceType != "" && pool.Zone != "" {
 				f.scopes = append(f.scopes, pool)
 			}
 		case sdk.IsProfileUnknown(err):

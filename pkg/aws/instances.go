@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/drift"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -30,7 +31,7 @@ type instances struct {
 	ec2       sdk.InstanceAPI
 	classes   *classes
 	cluster   *bootstrap.ClusterReader
-	exhausted *exhausted
+	exhausted *unavailable.Memory
 	owner     ownership.Owner
 	taken     *takenBack
 	seen      *drift.Seen // what may drift of instances
@@ -38,7 +39,7 @@ type instances struct {
 	ends      *batcher.Batcher[string, struct{}]
 }
 
-func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, j *bootstrap.ClusterReader, e *exhausted, o ownership.Owner) *instances {
+func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, j *bootstrap.ClusterReader, e *unavailable.Memory, o ownership.Owner) *instances {
 	l := &instances{ec2: api, classes: s, cluster: j, exhausted: e, owner: o, taken: &takenBack{clock: c, seen: map[string]time.Time{}}, seen: &drift.Seen{}}
 	l.describes, l.ends = batcher.New(c, l.describeAll), batcher.New(c, l.terminateAll)
 	return l

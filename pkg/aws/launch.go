@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -56,7 +57,7 @@ func (l *launcher) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 		return capacity.LaunchResult{}, l.callFailed(err)
 	}
 	f := readFleet(out.Errors, &w, l.groupOf(w.NodeClass))
-	l.exhausted.add(f.scopes...)
+	l.exhausted.Add(f.scopes...)
 	l.counts.Update(func(left map[string]int) {
 		for _, id := range f.reservations {
 			left[id] = 0
@@ -82,7 +83,7 @@ func (l *launcher) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 func (l *launcher) callFailed(err error) error {
 	what := ""
 	if sdk.Code(err) == sdk.CodeNoSpotRole {
-		l.exhausted.add(scope{capacityType: karpv1.CapacityTypeSpot})
+		l.exhausted.Add(unavailable.Scope{CapacityType: karpv1.CapacityTypeSpot})
 		what = noSpotRole
 	}
 	return sdk.Wrap(err, what)
@@ -225,12 +226,12 @@ func (l *launcher) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.Offe
 		return nil
 	}
 	left := *l.counts.Left()
-	x := l.exhausted.now.Load()
+	x := l.exhausted.State()
 	r := l.classes.resolved(w.NodeClass)
 	group := l.groupOf(w.NodeClass)
 	var out []capacity.OfferKey
 	for _, o := range w.Offers {
-		if x.has(o.CapacityType, o.InstanceType, o.Zone, group) || r != nil && !hasAddresses(r, o.Zone, x) || o.ReservationID != "" && left[o.ReservationID] == 0 {
+		if x.Has(o.CapacityType, o.InstanceType, o.Zone, group) || r != nil && !hasAddresses(r, o.Zone, x) || o.ReservationID != "" && left[o.ReservationID] == 0 {
 			out = append(out, o)
 		}
 	}
@@ -238,6 +239,6 @@ func (l *launcher) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.Offe
 }
 
 // hasAddresses reports whether a subnet of the class in the zone has free addresses, as far as we know.
-func hasAddresses(r *resolved, zone string, gone *exhaustion) bool {
-	return slices.ContainsFunc(r.subnets, func(s network.Subnet) bool { return s.Zone == zone && !gone.full(s.ID) })
+func hasAddresses(r *resolved, zone string, gone *unavailable.State) bool {
+	return slices.ContainsFunc(r.subnets, func(s network.Subnet) bool { return s.Zone == zone && !gone.Full(s.ID) })
 }

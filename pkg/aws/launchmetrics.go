@@ -25,14 +25,10 @@ var (
 		Namespace: "dovetail", Subsystem: "aws", Name: "fleet_errors_total",
 		Help: "Errors in the answers of launch calls, with or without instances, by capacity type and error code.", StabilityLevel: metrics.ALPHA,
 	}, []string{"capacity_type", "code"})
-	exhaustedOffers = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: "dovetail", Subsystem: "aws", Name: "exhausted",
-		Help: "Number of pools and wider scopes that are treated as having no capacity for now, by kind (pool, type, capacity-type, subnet, placement-group).", StabilityLevel: metrics.ALPHA,
-	}, []string{"kind"})
 )
 
 func init() {
-	legacyregistry.MustRegister(launchSeconds, launchedInstances, fleetErrorsTotal, exhaustedOffers)
+	legacyregistry.MustRegister(launchSeconds, launchedInstances, fleetErrorsTotal)
 }
 
 // countLaunch counts a launch call in the metrics.
@@ -55,31 +51,5 @@ func countLaunch(w *capacity.LaunchBatch, res *capacity.LaunchResult, took time.
 	launchSeconds.WithLabelValues(w.CapacityType, outcome).Observe(took.Seconds())
 	for i := range res.Instances {
 		launchedInstances.WithLabelValues(res.Instances[i].CapacityType, res.Instances[i].Zone).Inc()
-	}
-}
-
-// kind returns the kind of a scope, as metrics name it.
-func (s scope) kind() string {
-	switch {
-	case s.subnet != "":
-		return "subnet"
-	case s.capacityType == "":
-		return "placement-group"
-	case s.instanceType == "":
-		return "capacity-type"
-	case s.zone == "":
-		return "type"
-	}
-	return "pool"
-}
-
-// count sets the gauge of what counts as without capacity now: pools, types, capacity types, subnets and placement groups.
-func (x *exhaustion) count() {
-	n := map[string]int{"subnet": 0, "placement-group": 0, "capacity-type": 0, "type": 0, "pool": 0}
-	for s := range x.until {
-		n[s.kind()]++
-	}
-	for kind, k := range n {
-		exhaustedOffers.WithLabelValues(kind).Set(float64(k))
 	}
 }

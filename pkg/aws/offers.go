@@ -13,6 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -30,7 +31,7 @@ type offered struct {
 
 	from       *resolved
 	regionData *catalog.Region
-	gone       *exhaustion
+	gone       *unavailable.State
 	left       *map[string]int
 	known      *map[typeAndImage]int64
 
@@ -69,7 +70,7 @@ func (p *Provider) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, er
 
 // offer computes the result for a class and reuses the parts of the last one that are still valid.
 func (p *Provider) offer(c *class, have *offered) *offered {
-	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.Region(), gone: p.exhausted.now.Load(),
+	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.Region(), gone: p.State(),
 		left: p.counts.Left(), known: p.classes.learned.now.Load()}
 	f := next.regionData
 	switch {
@@ -126,7 +127,7 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 		from := madeFrom{h, (*n.known)[typeAndImage{h.Name, image}]}
 		t := &capacity.InstanceType{Name: h.Name, Image: image, Offers: offers, Special: h.Metal || len(h.GPUs)+len(h.Accelerators) > 0}
 		for i := range offers {
-			offers[i].Available, offers[i].Remaining = now(t, &offers[i])
+			offers[i] = now(t, offers[i])
 		}
 		for at < len(have.types) && have.types[at].Name < h.Name {
 			at++
@@ -155,8 +156,13 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 
 // sameOffer reports whether two offerings of a type are equal in every respect.
 func sameOffer(a, b capacity.Offer) bool {
-	return a.Zone == b.Zone && a.CapacityType == b.CapacityType && a.Price == b.Price && a.Available == b.Available && a.Tenancy == b.Tenancy &&
-		a.ReservationID == b.ReservationID && a.Remaining == b.Remaining && maps.Equal(a.Labels, b.Labels)
+	return a.Zone == b.Zone && a.CapacityType == b.CapacityType && a.Price == b.Price && sameAvailability(&a, &b) && a.Tenancy == b.Tenancy &&
+		a.ReservationID == b.ReservationID && maps.Equal(a.Labels, b.Labels)
+}
+
+// sameAvailability reports whether they are equal in what changes with what can be had from EC2.
+func sameAvailability(a, b *capacity.Offer) bool {
+	return a.Available == b.Available && a.Unsettled == b.Unsettled && a.Leaving == b.Leaving && a.Remaining == b.Remaining
 }
 
 // refresh creates new types where availability has changed and keeps the others; if nothing has changed, it keeps the slice.
@@ -166,8 +172,8 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 	now := n.availability()
 	for i, t := range have.types {
 		if !slices.ContainsFunc(t.Offers, func(o capacity.Offer) bool {
-			available, left := now(t, &o)
-			return o.Available != available || o.Remaining != left
+			next := now(t, o)
+			return !sameAvailability(&o, &next)
 		}) {
 			continue
 		}
@@ -177,29 +183,30 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 		next := *t
 		next.Offers = slices.Clone(t.Offers)
 		for j := range next.Offers {
-			o := &next.Offers[j]
-			o.Available, o.Remaining = now(t, o)
+			next.Offers[j] = now(t, next.Offers[j])
 		}
 		out[i] = &next
 	}
 	return out
 }
 
-// availability returns a function that reports whether an offering is available (its pool has capacity as far as we know, its zone has
-// a subnet with free addresses, its reservation is not full) and how many instances its reservation still takes.
-func (n *offered) availability() func(*capacity.InstanceType, *capacity.Offer) (bool, int) {
+// availability returns a function that sets whether an offering is available (its pool has capacity as far as we know, its zone has
+// a subnet with free addresses, its reservation is not full), how long that may last, and how many instances its reservation still takes.
+func (n *offered) availability() func(*capacity.InstanceType, capacity.Offer) capacity.Offer {
 	zones := map[string]bool{}
 	for _, s := range n.from.subnets {
-		zones[s.Zone] = zones[s.Zone] || !n.gone.full(s.ID)
+		zones[s.Zone] = zones[s.Zone] || !n.gone.Full(s.ID)
 	}
-	return func(t *capacity.InstanceType, o *capacity.Offer) (bool, int) {
-		available, left := zones[o.Zone] && !n.gone.has(o.CapacityType, t.Name, o.Zone, n.from.placement.ID), 0
+	group := n.from.placement.ID
+	return func(t *capacity.InstanceType, o capacity.Offer) capacity.Offer {
+		o.Available, o.Remaining = zones[o.Zone] && !n.gone.Has(o.CapacityType, t.Name, o.Zone, group), 0
+		o.Unsettled, o.Leaving = n.gone.Unsettled(o.CapacityType, t.Name, o.Zone, group), n.gone.Recommended(o.CapacityType, t.Name, o.Zone)
 		if o.ReservationID != "" {
-			left = (*n.left)[o.ReservationID]
+			o.Remaining = (*n.left)[o.ReservationID]
 			v := n.from.reservation(o.ReservationID)
-			available = available && left > 0 && v != nil && !v.Expiring
+			o.Available = o.Available && o.Remaining > 0 && v != nil && !v.Expiring
 		}
-		return available, left
+		return o
 	}
 }
 

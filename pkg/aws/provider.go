@@ -20,6 +20,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -33,7 +34,7 @@ type Provider struct {
 	*classes
 	*launcher
 	*instances
-	*exhausted
+	*unavailable.Memory
 	*interruption.Queue
 	*instancestatus.Poller
 	*bootstrap.ClusterReader
@@ -72,7 +73,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	known := catalog.NewCache(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
 	p.catalogue = known
 	p.counts = capacityreservation.NewCounts(p.bump)
-	p.exhausted = newExhausted(cfg.Clock, cfg.ExhaustedFor, p.bump)
+	p.Memory = unavailable.New(cfg.Clock, cfg.ExhaustedFor, p.bump)
 	p.ClusterReader = bootstrap.NewClusterReader(cfg.cluster(), c.EKS, cfg.Clock, func() { p.classes.wake() })
 	p.classes = newClasses(cfg.Clock, account{
 		placements:   c.EC2,
@@ -83,10 +84,10 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		cluster:      p.ClusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
 	}, p.bump)
 	p.launcher = &launcher{
-		ec2: c.EC2, clock: cfg.Clock, classes: p.classes, catalogue: known, exhausted: p.exhausted, addresses: free, counts: p.counts,
+		ec2: c.EC2, clock: cfg.Clock, classes: p.classes, catalogue: known, exhausted: p.Memory, addresses: free, counts: p.counts,
 		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.ClusterReader, owner: own,
 	}
-	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.ClusterReader, p.exhausted, own)
+	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.ClusterReader, p.Memory, own)
 	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, interruption.NewConfirmer(c.EC2, cfg.Clock, own), cfg.Hold)
 	p.Poller = instancestatus.NewPoller(c.EC2, cfg.Clock, cfg.Hold)
 	return p, nil
@@ -122,7 +123,7 @@ func (p *Provider) Status() error {
 // expire makes offerings available again whose time has passed. Callers of InstanceTypes may hold locks that an OnChange function
 // needs, too, so expire doesn't call those functions: the loop expiries does.
 func (p *Provider) expire() {
-	if p.exhausted.expire() {
+	if p.Expire() {
 		p.version.Add(1)
 		p.untold.Store(true)
 	}

@@ -20,7 +20,7 @@ func TestOffersThatWentWrong(t *testing.T) {
 	}
 	gone := func(o capacity.OfferKey) bool {
 		p.expire()
-		return p.exhausted.now.Load().has(o.CapacityType, o.InstanceType, o.Zone, "")
+		return p.State().Has(o.CapacityType, o.InstanceType, o.Zone, "")
 	}
 	silent, taken := offer("m5.large", "a", "on-demand"), offer("m5.large", "a", "spot")
 	p.NotJoined(silent)

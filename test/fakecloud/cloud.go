@@ -230,6 +230,9 @@ func (c *Cloud) NotJoined(capacity.OfferKey) {}
 // Interrupted does nothing, likewise.
 func (c *Cloud) Interrupted(capacity.OfferKey) {}
 
+// RebalanceRecommended does nothing, likewise.
+func (c *Cloud) RebalanceRecommended(capacity.OfferKey) {}
+
 // Drift makes all instances of a class count as drifted for a reason; "": none has drifted.
 func (c *Cloud) Drift(nodeClass string, reason cloudprovider.DriftReason) {
 	c.mu.Lock()

@@ -6,23 +6,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
-
-// notJoinedFor is how long an offering is avoided after an instance of it has not become a node in time.
-const notJoinedFor = 15 * time.Minute
-
-// NotJoined records that an instance launched as o has not become a node. Whatever the reason is, another offering is more likely to
-// work.
-func (e *exhausted) NotJoined(o capacity.OfferKey) {
-	e.addFor(notJoinedFor, scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
-}
-
-// Interrupted records that EC2 interrupts an instance launched as o: its pool is unavailable for a while.
-func (e *exhausted) Interrupted(o capacity.OfferKey) {
-	e.add(scope{capacityType: o.CapacityType, instanceType: o.InstanceType, zone: o.Zone})
-}
 
 const (
 	// spotTaken is EC2's reason for an instance whose spot capacity it has reclaimed.

@@ -1,0 +1,90 @@
+package unavailable
+
+import (
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+func TestMemory(t *testing.T) {
+	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	changes := 0
+	e := New(c, 3*time.Minute, func() { changes++ })
+	e.Add(Scope{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"})
+	c.SetTime(time.Unix(60, 0))
+	e.Add(Scope{CapacityType: "spot", InstanceType: "c5.large"}, Scope{Subnet: "subnet-1"})
+	check := func(at int64, pool, quota, subnet bool, wantChanges int) {
+		t.Helper()
+		c.SetTime(time.Unix(at, 0))
+		if e.Expire() {
+			changes++
+		}
+		x := e.State()
+		if x.Has("spot", "m5.large", "a", "") != pool || x.Has("spot", "c5.large", "b", "") != quota || x.Full("subnet-1") != subnet {
+			t.Errorf("at %d s: pool %v, quota %v, subnet %v", at, x.Has("spot", "m5.large", "a", ""), x.Has("spot", "c5.large", "b", ""), x.Full("subnet-1"))
+		}
+		if x.Has("on-demand", "m5.large", "a", "") || x.Has("spot", "m5.large", "b", "") {
+			t.Errorf("at %d s: others suffer", at)
+		}
+		if changes != wantChanges {
+			t.Errorf("at %d s: %d changes, want %d", at, changes, wantChanges)
+		}
+	}
+	check(61, true, true, true, 2)
+	check(179, true, true, true, 2)
+	check(180, false, true, true, 3)
+	check(240, false, false, false, 4)
+	check(500, false, false, false, 4)
+}
+
+// Spot capacity that was unavailable settles when it has been available for half an hour; each refusal begins that anew. Other capacity never is
+// unsettled.
+func TestSpotSettles(t *testing.T) {
+	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	e := New(c, 3*time.Minute, func() {})
+	spot, other := capacity.OfferKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}, capacity.OfferKey{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "a"}
+	e.Add(scopeOf(spot), scopeOf(other))
+	at := func(minutes int, unavailable, unsettled bool) {
+		t.Helper()
+		c.SetTime(time.Unix(int64(60*minutes), 0))
+		e.Expire()
+		x := e.State()
+		if x.Has("spot", "m5.large", "a", "") != unavailable || x.Unsettled("spot", "m5.large", "a", "") != unsettled {
+			t.Errorf("after %d min: unavailable %v, unsettled %v", minutes, !unavailable, !unsettled)
+		}
+		if x.Unsettled("on-demand", "m5.large", "a", "") || x.Unsettled("spot", "m5.large", "b", "") {
+			t.Errorf("after %d min: others are unsettled", minutes)
+		}
+	}
+	at(0, true, true)
+	at(3, false, true)
+	at(20, false, true)
+	e.Interrupted(spot)
+	at(20, true, true)
+	at(33, false, true)
+	at(52, false, true)
+	at(53, false, false)
+}
+
+// What EC2 recommends to leave stays available, and is less liked for an hour.
+func TestRebalanceRecommended(t *testing.T) {
+	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	changes := 0
+	e := New(c, 3*time.Minute, func() { changes++ })
+	e.RebalanceRecommended(capacity.OfferKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"})
+	x := e.State()
+	if !x.Recommended("spot", "m5.large", "a") || x.Recommended("spot", "m5.large", "b") || x.Has("spot", "m5.large", "a", "") || x.Unsettled("spot", "m5.large", "a", "") || changes != 1 {
+		t.Errorf("state %+v, %d changes", x, changes)
+	}
+	c.SetTime(time.Unix(3599, 0))
+	if e.Expire() || !e.State().Recommended("spot", "m5.large", "a") {
+		t.Error("it is forgotten within the hour")
+	}
+	c.SetTime(time.Unix(3600, 0))
+	if !e.Expire() || e.State().Recommended("spot", "m5.large", "a") {
+		t.Error("it isn't forgotten after an hour")
+	}
+}
