@@ -36,6 +36,9 @@ type Candidate struct {
 	Forced Reason
 	// ForcedAt is since when.
 	ForcedAt time.Time
+	// ReturnsAt, of a node that was bought on demand only because no spot capacity was available: from then on it may be replaced by spot
+	// capacity, though its first hour isn't over. Zero: another node.
+	ReturnsAt time.Time
 }
 
 // Pod is a reschedulable pod of a candidate.
@@ -58,13 +61,17 @@ const (
 	Empty         Reason = "Empty"
 	Underutilized Reason = "Underutilized"
 	Drifted       Reason = "Drifted"
-	Expired       Reason = "Expired"
-	Interrupted   Reason = "Interrupted"
-	Unhealthy     Reason = "Unhealthy"
+	// RebalanceRecommended: the cloud recommends to leave its spot capacity. It is left only for other spot capacity that may last longer.
+	RebalanceRecommended Reason = "RebalanceRecommended"
+	Expired              Reason = "Expired"
+	Interrupted          Reason = "Interrupted"
+	Unhealthy            Reason = "Unhealthy"
 )
 
 // Budgeted reports whether disruption budgets limit the reason.
-func (r Reason) Budgeted() bool { return r == Empty || r == Underutilized || r == Drifted }
+func (r Reason) Budgeted() bool {
+	return r == Empty || r == Underutilized || r == Drifted || r == RebalanceRecommended
+}
 
 // disruption returns the node's disruption cost as Karpenter's policy Balanced counts it.
 func (c *Candidate) disruption() float64 { return 1 + c.podCost() + c.OtherPods }

@@ -47,7 +47,7 @@ func (w *world) checkNodes(p *Proposal) (moved map[string]bool) {
 			moved[n] = true
 			c := w.candidate(n)
 			policy, ok := w.options.Pools[c.Pool]
-			young := policy.RestartCost > 0 && w.options.Now.Before(c.CreatedAt.Add(policy.FirstHour))
+			young := policy.RestartCost > 0 && w.options.Now.Before(c.CreatedAt.Add(policy.FirstHour)) && !w.returns(c, &m)
 			if c.Blocked != nil || !ok && c.Forced == "" {
 				w.t.Errorf("%s is blocked and emptied", n)
 			}
@@ -135,11 +135,32 @@ func (w *world) mayReceive(name string) bool {
 	return i < 0 || w.candidates[i].Forced == ""
 }
 
+// returns reports whether a move lets a node return to spot capacity.
+func (w *world) returns(c *Candidate, m *Move) bool {
+	return !c.ReturnsAt.IsZero() && !w.options.Now.Before(c.ReturnsAt) &&
+		slices.ContainsFunc(m.New, func(n *capacity.PlannedNode) bool { return n.CapacityType == capacity.CapacityTypeSpot })
+}
+
+// checkRule checks that an offering may be bought for a move.
+func (w *world) checkRule(m *Move, o capacity.Offer) {
+	w.t.Helper()
+	for _, n := range m.Nodes {
+		c := w.candidate(n)
+		spot, lasting := o.CapacityType == capacity.CapacityTypeSpot, !o.Leaving && !o.Unsettled
+		if c.Forced == RebalanceRecommended && (!spot || !lasting) {
+			w.t.Errorf("%s leaves its spot capacity for %+v", n, o)
+		}
+		if m.Reason == Underutilized && !c.ReturnsAt.IsZero() && spot && (!lasting || w.options.Now.Before(c.ReturnsAt)) {
+			w.t.Errorf("%s, which may return at %s, returns to %+v", n, c.ReturnsAt, o)
+		}
+	}
+}
+
 // checkPrice checks that a move saves what it says, with the dearest offerings, and that it has paid for itself.
 func (w *world) checkPrice(m *Move) {
 	w.t.Helper()
 	old, dearest := 0.0, 0.0
-	free, spot, needed := true, true, 0
+	free, spot, needed, surcharged := true, true, 0, false
 	for _, n := range m.Nodes {
 		c := w.candidate(n)
 		if known(c.Price) {
@@ -156,7 +177,9 @@ func (w *world) checkPrice(m *Move) {
 		for i, o := range n.Offers {
 			most = max(most, o.Offer.Price)
 			types[o.Type.Name] = true
-			if i > 0 && o.Offer.Price < n.Offers[i-1].Offer.Price || !n.Requests.Fits(o.Type.Allocatable) {
+			surcharged = surcharged || o.Offer.Leaving
+			w.checkRule(m, o.Offer)
+			if i > 0 && o.Offer.Price < n.Offers[i-1].Offer.Price && !o.Offer.Leaving && !n.Offers[i-1].Offer.Leaving || !n.Requests.Fits(o.Type.Allocatable) {
 				w.t.Errorf("offering %d of %s isn't dearer than the one before, or doesn't hold its pods", i, n.ID)
 			}
 		}
@@ -165,8 +188,11 @@ func (w *world) checkPrice(m *Move) {
 			w.t.Errorf("a spot node replaces spot nodes with %d types, %d are needed", len(types), needed)
 		}
 	}
-	if math.Abs(m.Saves-(old-dearest)) > 1e-9 {
+	if math.Abs(m.Saves-(old-dearest)) > 1e-9 && !surcharged {
 		w.t.Errorf("a move of %q says it saves $%f/h: $%f/h less $%f/h", m.Nodes, m.Saves, old, dearest)
+	}
+	if m.Reason == RebalanceRecommended && (m.Ceiling > old*leavingMost*(1+1e-9) || dearest > m.Ceiling*(1+1e-9)) {
+		w.t.Errorf("in place of %q, for $%f/h, new nodes for $%f/h may be bought, of $%f/h at most", m.Nodes, old, dearest, m.Ceiling)
 	}
 	if m.Reason != Underutilized {
 		return
@@ -174,7 +200,8 @@ func (w *world) checkPrice(m *Move) {
 	if m.Saves <= 0 || m.Ceiling != old {
 		w.t.Errorf("a move of %q saves $%f/h, with a ceiling of $%f/h", m.Nodes, m.Saves, m.Ceiling)
 	}
-	if !free && m.Accrued < m.Cost {
+	returns := !slices.ContainsFunc(m.Nodes, func(n string) bool { return !w.returns(w.candidate(n), m) })
+	if !free && m.Accrued < m.Cost && (!returns || m.Saves*settlesAfter.Hours() < m.Cost) {
 		w.t.Errorf("a move of %q costs $%f, and only $%f have accrued", m.Nodes, m.Cost, m.Accrued)
 	}
 }

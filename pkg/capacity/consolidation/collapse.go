@@ -1,6 +1,7 @@
 package consolidation
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -15,7 +16,7 @@ type draft struct {
 	added []int32 // new
 	Move
 	launches []launch
-	short    string // minValues that can't be met
+	short    string // minValues that can't be met, or why a new node can't be bought for this move
 	made     bool   // it is proposed
 }
 
@@ -128,18 +129,27 @@ func (p *plan) price(d *draft) {
 	}
 	d.Ceiling = old
 	spent := 0.0
+	r, cheapest := c.ruleOf(d.nodes), 0.0
+	for _, at := range d.added {
+		cheapest += c.market.price(c.nodes[at].offer)
+	}
 	for tight := range 2 {
 		d.launches, spent, d.short = d.launches[:0], 0, ""
 		for _, at := range d.added {
-			offers, short := p.launched(at, old, tight > 0)
-			if short != "" {
-				d.short = short
+			ceiling := old
+			if r.leaves { // all of them together cost no more than that allows
+				own := c.market.price(c.nodes[at].offer)
+				ceiling = math.Nextafter(max(own, r.most(old)*own/cheapest), math.Inf(1))
+			}
+			offers, short := p.launched(at, ceiling, tight > 0, r)
+			if len(offers) == 0 {
+				d.short = cmp.Or(short, "the new node that was planned for it may not be bought in place of all of its nodes")
 				continue
 			}
 			d.launches = append(d.launches, launch{at, offers})
 			spent += c.market.catalog.Candidates[offers[len(offers)-1]].Price
 		}
-		if spent < old*(1-lowest) {
+		if spent < old*(1-lowest) || r.leaves {
 			break
 		}
 	}
@@ -172,10 +182,12 @@ func (c *cluster) overlap(x *Candidate, dollars float64) float64 {
 }
 
 // launched returns what may be launched for a new node of the plan. tight: only what has the lowest price.
-func (p *plan) launched(at int32, ceiling float64, tight bool) (offers []int, short string) {
+func (p *plan) launched(at int32, ceiling float64, tight bool, r rule) (offers []int, short string) {
 	m, n := p.c.market, &p.c.nodes[at]
 	flexible := max(n.types, 1)
-	if n.types > 0 {
+	if r.leaves { // the more there is to choose from, the longer it lasts
+		flexible = DefaultSpotFlexibility
+	} else if n.types > 0 {
 		tight = false // the offerings are those that were counted
 	} else if m.spot(n.offer) {
 		flexible = DefaultSpotFlexibility
@@ -186,7 +198,7 @@ func (p *plan) launched(at int32, ceiling float64, tight bool) (offers []int, sh
 	if m.catalog.Candidates[m.offers[n.offer]].Price >= ceiling {
 		ceiling = math.Inf(1)
 	}
-	if offers, short = m.alternatives(n.offer, n.pods, ceiling, flexible); short != "" {
+	if offers, short = m.alternatives(n.offer, n.pods, ceiling, flexible, r); short != "" || len(offers) == 0 {
 		return nil, short
 	}
 	if tight {

@@ -2,7 +2,6 @@ package consolidation
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
@@ -12,8 +11,8 @@ func (s *pass) choose(drafts []*draft) {
 		return cmp.Or(s.urgency(b)-s.urgency(a), s.turnOf(a)-s.turnOf(b), cmp.Compare(b.Saves/b.Disruption, a.Saves/a.Disruption))
 	})
 	for _, d := range drafts {
-		if reason := s.forcedBy(d); reason != "" {
-			d.Ceiling = math.Inf(1)
+		if reason := s.forcedBy(d); reason != "" && d.short == "" {
+			d.Ceiling = s.plan.c.ruleOf(d.nodes).most(d.Ceiling)
 			s.propose(d, reason)
 			continue
 		}
@@ -80,6 +79,10 @@ func (s *pass) notDue(d *draft) Kept {
 			return Kept{Kind: RollOut, Message: policy.unproven(pool)}
 		}
 	}
+	returns, why := s.returns(d)
+	if why.Kind != "" {
+		return why
+	}
 	if d.Saves <= total*lowest {
 		return Kept{Kind: Dearer, Price: total, Cheapest: total - d.Saves}
 	}
@@ -94,8 +97,12 @@ func (s *pass) notDue(d *draft) Kept {
 	if score, scored := c.balancedScore(d.nodes, d.Saves, s.plan.totals); scored && score < balancedThreshold {
 		return Kept{Kind: Unbalanced, Saves: d.Saves, Score: score, Threshold: balancedThreshold}
 	}
-	if !free && d.Accrued < d.Cost {
-		return Kept{Kind: Paying, Saves: d.Saves, Accrued: d.Accrued, Cost: d.Cost}
+	accrued := d.Accrued
+	if returns {
+		accrued = max(accrued, d.Saves*settlesAfter.Hours())
+	}
+	if !free && accrued < d.Cost {
+		return Kept{Kind: Paying, Saves: d.Saves, Accrued: accrued, Cost: d.Cost}
 	}
 	if !s.spend(d.nodes, Underutilized) {
 		return Kept{Kind: Budget, Reason: Underutilized, Saves: d.Saves, Accrued: d.Accrued, Cost: d.Cost}

@@ -43,6 +43,7 @@ const (
 	Limit           Kind = "Limit"           // new nodes would exceed a limit of the pool Name
 	Flexibility     Kind = "SpotFlexibility" // only Count of Needed instance types are cheaper
 	RollOut         Kind = "RollOut"         // it isn't known yet whether the new nodes work, Message
+	WantOfSpot      Kind = "WantOfSpot"      // bought on demand for want of spot capacity, of which there is none to return to, or not before Until
 )
 
 // Kept is the reason why a node is kept, with the details that its kind has.
@@ -121,6 +122,8 @@ func (k *Kept) planned() string {
 		return fmt.Sprintf("new nodes would exceed the limits of pool %s", k.Name)
 	case Flexibility:
 		return fmt.Sprintf("replacing a spot node by another needs %d cheaper instance types, there are %d", k.Needed, k.Count)
+	case WantOfSpot:
+		return k.wantOfSpot()
 	}
 	return k.Message
 }

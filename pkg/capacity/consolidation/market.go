@@ -266,14 +266,14 @@ func (m *market) together(pods []share) bool {
 	return true
 }
 
-// single returns the cheapest of the first n offers that holds all pods in one node; -1: none.
-func (m *market) single(pods []share, n int) int {
+// single returns the cheapest of the first n offers that holds all pods in one node, and that may be bought; -1: none.
+func (m *market) single(pods []share, n int, r rule) int {
 	if !m.together(pods) {
 		return -1
 	}
 	need := m.total(pods)
 	for i := range n {
-		if packing.Fits(m.sold[i].Room, need, 1) > 0 && m.serves(i, pods) {
+		if packing.Fits(m.sold[i].Room, need, 1) > 0 && m.serves(i, pods) && m.allowed(r, m.offers[i]) {
 			return i
 		}
 	}

@@ -104,7 +104,7 @@ func (s *pass) sort() {
 		}
 		x := n.c
 		policy, ok := c.policy(x)
-		young := policy.RestartCost > 0 && c.o.Now.Before(x.CreatedAt.Add(policy.FirstHour))
+		young := policy.young(x, c.o.Now) && (x.ReturnsAt.IsZero() || c.o.Now.Before(x.ReturnsAt))
 		var fixed *kind
 		for _, sh := range n.own {
 			if k := &c.kinds.all[sh.kind]; k.fixed && fixed == nil {
@@ -229,6 +229,9 @@ func (s *pass) tell() {
 		if k.Kind == "" {
 			k.Kind = Dearer
 			k.Cheapest = k.Price
+		}
+		if (k.Kind == Dearer || k.Kind == NotWorth) && !n.c.ReturnsAt.IsZero() {
+			k.Kind = WantOfSpot
 		}
 		s.out.Kept = append(s.out.Kept, k)
 	}

@@ -28,7 +28,7 @@ func (p *plan) spotPrice(t *trial, b *purchase) (price float64, count, needed in
 			flexible = max(flexible, policy.SpotFlexibility)
 		}
 	}
-	offers, _ := p.c.market.alternatives(b.offer, b.pods, ceiling, max(flexible, 1))
+	offers, _ := p.c.market.alternatives(b.offer, b.pods, ceiling, max(flexible, 1), p.rule)
 	if len(offers) == 0 {
 		return b.price, 0, 1
 	}
@@ -52,9 +52,9 @@ func (m *market) types(candidates []int) int {
 
 // alternatives returns the candidates that a new node with these pods may be launched as instead of the offer, cheapest first. They are of the
 // same pool and capacity type, with the same daemons and the same values of the labels that the pods depend on, and cost less than ceiling.
-// On-demand candidates cost hardly more than the cheapest of them; spot candidates are of as many instance types as flexible says. short says
-// which minValues of the pool can't be met.
-func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible int) (out []int, short string) {
+// On-demand candidates cost hardly more than the cheapest of them; spot candidates are of as many instance types as flexible says. The rule
+// allows all of them. short says which minValues of the pool can't be met.
+func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible int, r rule) (out []int, short string) {
 	c := m.catalog
 	own := m.offers[offer]
 	x := &c.Candidates[own]
@@ -66,7 +66,7 @@ func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible
 		if c.Candidates[b].Price >= ceiling {
 			break
 		}
-		if !fits(c.RoomOf(b), need) || !m.allow(b, pods) || c.Special.Has(b) && !c.Special.Has(own) || !like.InstanceType(b) || !like.Offer(b) {
+		if !fits(c.RoomOf(b), need) || !m.allow(b, pods) || c.Special.Has(b) && !c.Special.Has(own) || !like.InstanceType(b) || !like.Offer(b) || !m.allowed(r, b) {
 			continue
 		}
 		if some.full(b) {

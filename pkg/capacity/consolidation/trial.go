@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
 // trial is what emptying some nodes would mean: where their pods would go, and what would be bought.
@@ -54,6 +56,8 @@ type plan struct {
 	most int32
 	// separate: new nodes are not shared with those of earlier moves.
 	separate bool
+	// rule is what may be bought in the present trial.
+	rule rule
 	// leftover, order, placed, roots and sources are reused.
 	leftover, order []share
 	placed          []place
@@ -73,9 +77,10 @@ func (p *plan) try(from []int32, least float64, forced bool) *trial {
 		ceiling += p.c.nodes[at].price
 		t.disruption += p.c.nodes[at].disruption
 	}
+	p.rule = p.c.ruleOf(from)
 	limit := ceiling * (1 - lowest)
 	if forced {
-		limit = math.Inf(1)
+		limit = p.rule.most(ceiling)
 	}
 	p.gather(from)
 	p.r.begin(from)
@@ -189,7 +194,7 @@ func (p *plan) buy(t *trial, limit, least float64) (float64, Kept) {
 	for i := range buys {
 		b := &buys[i]
 		b.price = m.price(b.offer)
-		if m.spot(b.offer) && !math.IsInf(limit, 1) {
+		if m.spot(b.offer) && !math.IsInf(limit, 1) && !p.rule.leaves {
 			price, count, needed := p.spotPrice(t, b)
 			if count < needed {
 				return cost, Kept{Kind: Flexibility, Count: count, Needed: needed, Cheapest: cost}
@@ -211,19 +216,22 @@ const enough = 1.02
 // cheapest returns the cheapest new nodes found among the first n offers.
 func (p *plan) cheapest(n int) ([]purchase, float64) {
 	m := p.c.market
-	one := m.single(p.leftover, n)
+	one := m.single(p.leftover, n, p.rule)
 	if one >= 0 && m.price(one) <= m.floorOf(p.leftover)*enough {
 		return []purchase{{offer: one, pods: slices.Clone(p.leftover)}}, m.price(one)
 	}
-	packed := m.pack(p.leftover, n)
-	if one >= 0 && (!packed.whole || m.price(one) <= packed.cost*(1+1e-9)) {
+	best := m.pack(p.leftover, n)
+	if best.whole && slices.ContainsFunc(best.loads, func(l packing.Load) bool { return !m.allowed(p.rule, m.offers[l.Candidate]) }) {
+		best = &packed{}
+	}
+	if one >= 0 && (!best.whole || m.price(one) <= best.cost*(1+1e-9)) {
 		return []purchase{{offer: one, pods: slices.Clone(p.leftover)}}, m.price(one)
 	}
-	if !packed.whole {
+	if !best.whole {
 		return nil, 0
 	}
 	var out []purchase
-	for _, l := range packed.loads {
+	for _, l := range best.loads {
 		pods := make([]share, len(l.Shares))
 		for i, s := range l.Shares {
 			pods[i] = share{p.leftover[s.Item].kind, int32(s.Count)}
@@ -233,13 +241,13 @@ func (p *plan) cheapest(n int) ([]purchase, float64) {
 			out = append(out, purchase{offer: l.Candidate, pods: pods})
 		}
 	}
-	return out, packed.cost
+	return out, best.cost
 }
 
 // tooDear says why nothing below the ceiling was found: with all offers something dearer may be.
 func (p *plan) tooDear(n int) Kept {
 	m := p.c.market
-	if one := m.single(p.leftover, len(m.sold)); one >= 0 {
+	if one := m.single(p.leftover, len(m.sold), p.rule); one >= 0 {
 		return Kept{Kind: Dearer, Cheapest: m.price(one)}
 	}
 	return Kept{Kind: Dearer, Cheapest: max(m.floorOf(p.leftover), m.price(max(0, n-1)))}

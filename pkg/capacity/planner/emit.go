@@ -10,7 +10,7 @@ import (
 // emit returns the plan.
 func (r *run) emit(order []binding) outcome {
 	out := outcome{Plan: &capacity.Plan{}}
-	if r.opts.NodeSurcharge == 0 && len(r.opts.PriceFactor) == 0 && !r.tookBack && !r.resumes {
+	if r.opts.NodeSurcharge == 0 && len(r.opts.PriceFactor) == 0 && !r.catalog.Surcharged && !r.tookBack && !r.resumes {
 		out.LowerBound = r.bound // otherwise it is not comparable with the cost, or counts pods that were taken back
 	}
 	ids := make(map[*node]string, len(r.nodes))

@@ -27,12 +27,17 @@ type Catalog struct {
 	reserved map[int]int
 	// Special are the candidates of special hardware.
 	Special packing.Bits
+	// Surcharged: capacity that the cloud recommends to leave counts as dearer than it is.
+	Surcharged bool
 	// matched are the candidates that satisfy a pod's demands on nodes, by Asks.id.
 	matched map[string]packing.Bits
 	// rooms are the candidates' capacities per dimension, shared by candidates with the same type and daemons. They are valid for one
 	// plan.
 	rooms [][]int64
 }
+
+// leavingCosts is by how much capacity that the cloud recommends to leave counts as dearer: what is hardly dearer is preferred to it.
+const leavingCosts = 1.1
 
 // PoolOffers is a pool with the instance types that its requirements allow.
 type PoolOffers struct {
@@ -174,7 +179,12 @@ func (c *Catalog) addCandidates(p *PoolOffers, v int, opts *capacity.Options) {
 				slices.ContainsFunc(others, func(r capacity.Requirement) bool { return !o.Allows(r) }) {
 				continue
 			}
-			c.Candidates = append(c.Candidates, Candidate{Pool: p.Index, LabelChoice: v, typ: t, Offer: o, Price: opts.PriceOf(typ.Name, o.Price)})
+			price := opts.PriceOf(typ.Name, o.Price)
+			if o.Leaving {
+				c.Surcharged = true
+				price *= leavingCosts
+			}
+			c.Candidates = append(c.Candidates, Candidate{Pool: p.Index, LabelChoice: v, typ: t, Offer: o, Price: price})
 		}
 	}
 }

@@ -27,8 +27,15 @@ next:
 	return kept
 }
 
-// replaces reports whether candidate a, which costs no more than b, has all of b's capacity and takes no more from any budget.
+// Lasting reports whether nothing is known against the candidate's capacity being there for a while.
+func (x *Candidate) Lasting() bool { return !x.Offer.Unsettled && !x.Offer.Leaving }
+
+// replaces reports whether candidate a, which costs no more than b, has all of b's capacity, takes no more from any budget, and may be bought
+// wherever b may.
 func (c *Catalog) replaces(a, b int) bool {
+	if c.Candidates[b].Lasting() && !c.Candidates[a].Lasting() {
+		return false
+	}
 	if c.Candidates[a].Room != c.Candidates[b].Room {
 		ra, rb := c.RoomOf(a), c.RoomOf(b)
 		for d := range ra {

@@ -17,6 +17,7 @@ func (c *Catalog) Prune(items []Item) []int {
 	type same struct {
 		class, room, pool int
 		reservation       string
+		lasting           bool
 	}
 	classes := map[string]int{}
 	var columns []packing.Bits
@@ -42,7 +43,7 @@ func (c *Catalog) Prune(items []Item) []int {
 			columns, members = append(columns, column.Clone()), append(members, nil)
 		}
 		x := &c.Candidates[b]
-		k := same{class, x.Room, x.Pool, x.Offer.ReservationID}
+		k := same{class, x.Room, x.Pool, x.Offer.ReservationID, x.Lasting()}
 		if at, known := cheapest[k]; !known {
 			cheapest[k] = len(members[class])
 			members[class] = append(members[class], b)

@@ -1,0 +1,100 @@
+package consolidation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const (
+	// leavingMost is how much nodes may cost in place of those that leave their spot capacity, as a factor: the capacity may remain after all.
+	leavingMost = 1.5
+	// settlesAfter is for how long spot capacity has been available that isn't unsettled. What a return to it would have saved meanwhile counts
+	// as accrued.
+	settlesAfter = 30 * time.Minute
+)
+
+// rule is what may be bought in place of some nodes, apart from what their pods allow.
+type rule struct {
+	// settled: of spot capacity only what has been available for a while. leaves: only such spot capacity, and reserved capacity.
+	settled, leaves bool
+}
+
+// ruleOf returns the rule for emptying nodes together.
+func (c *cluster) ruleOf(from []int32) (r rule) {
+	for _, at := range from {
+		if x := c.nodes[at].c; x != nil {
+			r.leaves = r.leaves || x.Forced == RebalanceRecommended
+			r.settled = r.settled || !x.ReturnsAt.IsZero()
+		}
+	}
+	return r
+}
+
+// most returns what new nodes may cost in place of nodes of this price that have to go.
+func (r rule) most(price float64) float64 {
+	if r.leaves {
+		return price * leavingMost
+	}
+	return math.Inf(1)
+}
+
+// allows reports whether an offering may be bought.
+func (r rule) allows(o *capacity.Offer) bool {
+	switch {
+	case o.CapacityType == capacity.CapacityTypeReserved:
+		return true
+	case o.CapacityType != capacity.CapacityTypeSpot:
+		return !r.leaves
+	}
+	return !r.leaves && !r.settled || !o.Unsettled && !o.Leaving
+}
+
+// allowed reports whether a candidate of the catalog may be bought.
+func (m *market) allowed(r rule, b int) bool {
+	return r == rule{} || r.allows(&m.catalog.Candidates[b].Offer)
+}
+
+// returns reports whether a move is the return of nodes to spot capacity that they were to have had in the first place, and why not all of them
+// may be emptied in this way now.
+func (s *pass) returns(d *draft) (all bool, why Kept) {
+	m := s.plan.c.market
+	spot := slices.ContainsFunc(d.launches, func(l launch) bool { return m.spot(s.plan.c.nodes[l.at].offer) })
+	all = spot
+	for _, at := range d.nodes {
+		x := s.plan.c.nodes[at].c
+		switch policy, _ := s.plan.c.policy(x); {
+		case x.ReturnsAt.IsZero():
+			all = false
+		case spot && s.plan.c.o.Now.Before(x.ReturnsAt):
+			return false, Kept{Kind: WantOfSpot, Until: x.ReturnsAt}
+		case spot && slices.ContainsFunc(d.launches, func(l launch) bool { return !m.lasting(l) }):
+			return false, Kept{Kind: WantOfSpot}
+		case !spot && policy.young(x, s.plan.c.o.Now):
+			return false, Kept{Kind: Young, Until: x.CreatedAt.Add(policy.FirstHour)}
+		}
+	}
+	return all, Kept{}
+}
+
+// lasting reports whether nothing is known against the capacity of a new node.
+func (m *market) lasting(l launch) bool {
+	return !slices.ContainsFunc(l.offers, func(b int) bool { return !m.catalog.Candidates[b].Lasting() })
+}
+
+// young reports whether the first hour of a node isn't over.
+func (p *Policy) young(x *Candidate, now time.Time) bool {
+	return p.RestartCost > 0 && now.Before(x.CreatedAt.Add(p.FirstHour))
+}
+
+// wantOfSpot is the text for a node that waits for spot capacity.
+func (k *Kept) wantOfSpot() string {
+	text := "it was bought on demand for want of spot capacity, and "
+	if k.Until.IsZero() {
+		return text + fmt.Sprintf("no cheaper spot capacity that fits has been available for %d minutes", int(settlesAfter.Minutes()))
+	}
+	return text + "is replaced " + k.until() + " at the earliest"
+}
