@@ -145,7 +145,7 @@ func New(cfg Config, p Parts) *Controllers {
 		snapshot: &snapshot{world: p.Recheck},
 	}
 	c.purchases = &purchases{claims: c.claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, namer: c.namer,
-		clock: p.Clock, relief: demand.Relief, maxInFlight: cfg.MaxInFlight}
+		clock: p.Clock, types: p.Cloud.InstanceTypes, relief: demand.Relief, maxInFlight: cfg.MaxInFlight}
 	c.Nodes = &NodeTracker{claims: c.claims, reservations: p.Reservations, spending: p.Spending, triggers: c.Triggers, states: nodeStates{
 		drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, objects: map[string]*corev1.Node{},
 		storage: p.Pending.Classes.Storage(), taints: p.Taints, expected: p.Claims.ExpectedTaints, nodeClass: p.NodeClass}}

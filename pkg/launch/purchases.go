@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/wantofspot"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
@@ -27,6 +30,7 @@ type purchases struct {
 	namer        *namer
 	clock        clock.PassiveClock
 	relief       *limits.Relief
+	types        func(nodeClass string) ([]*capacity.InstanceType, error)
 	maxInFlight  int // caps the claims that are not initialized yet; 0: any number
 
 	// mu is held from asking the spending guard until it has recorded what is bought and the ledger has it, so that no two goroutines buy
@@ -57,11 +61,15 @@ func (b *purchases) reserve(p *provisioning.Proposal) provisioning.Outcome {
 	b.fit(p, &out)
 	var made []*capacity.Claim
 	var nodes []*capacity.PlannedNode // of the claims that are made
+	want := b.wantOfSpot(p)
 	for _, n := range plan.Nodes {
 		c := p.Claims[n.ID]
 		if c == nil {
 			c = b.claimFor(n, p.For)
 			c.Spare = p.Terms.Spare
+			if want[n.ID] {
+				c.Annotations[objects.AnnotationForWantOfSpot] = "true"
+			}
 			made, nodes = append(made, c), append(nodes, n)
 		}
 		out.Claims[n.ID] = c
@@ -133,6 +141,14 @@ func remove(plan *capacity.Plan, gone map[string]capacity.Removal, out *provisio
 		}
 	}
 	plan.RemoveNodes(gone)
+}
+
+// wantOfSpot returns the IDs of the nodes that are bought on demand for pods only because no spot capacity is available for them.
+func (b *purchases) wantOfSpot(p *provisioning.Proposal) map[string]bool {
+	if p.For != capacity.ForPods || !slices.ContainsFunc(p.Plan.Nodes, func(n *capacity.PlannedNode) bool { return n.CapacityType == capacity.CapacityTypeOnDemand }) {
+		return nil
+	}
+	return wantofspot.Of(p.Plan, b.claims.Pools(b.types))
 }
 
 // claimFor returns the claim of a planned node. Its slots are filled in when the claim is written.

@@ -32,6 +32,9 @@ const (
 	// AnnotationPauseDisruption on a NodePool or Provisioner is written by its owner and read before a node is disrupted: "true", or anything that isn't
 	// a spelling of false, keeps all nodes of the pool. Stable.
 	AnnotationPauseDisruption = "dovetail.sh/pause-disruption"
+	// AnnotationRebalance on a NodePool, or in its template, is written by its owner and read when EC2 recommends to leave the spot capacity of its
+	// nodes: "replace", the only value with an effect, has them replaced. Stable.
+	AnnotationRebalance = "dovetail.sh/rebalance"
 	// AnnotationRepair on a NodePool is written by its owner and read before its unhealthy nodes are repaired: "off", or tolerations by
 	// condition, each a duration above zero or "off", "Ready=10m, KernelReady=off". Stable.
 	AnnotationRepair = "dovetail.sh/repair"
@@ -66,6 +69,12 @@ const (
 	// AnnotationInterrupted on a NodeClaim is written when the cloud announces the end of its instance, and read by disruption: the
 	// time by which the node is drained and why, "2026-11-21T22:45:00Z SpotInterrupted". Internal.
 	AnnotationInterrupted = "dovetail.sh/interrupted"
+	// AnnotationRebalanceRecommended on a NodeClaim is written when EC2 first recommends to leave its instance's spot capacity, and read by
+	// disruption: when that was. Internal.
+	AnnotationRebalanceRecommended = "dovetail.sh/rebalance-recommended"
+	// AnnotationForWantOfSpot on a NodeClaim is written by its launch and read by disruption: "true", it was bought on demand because no spot
+	// capacity that fits was available. Internal.
+	AnnotationForWantOfSpot = "dovetail.sh/for-want-of-spot"
 	// AnnotationKept on a NodeClaim is written by consolidation, for people: why the node is not emptied, "Young: the node is new: ...".
 	// Internal.
 	AnnotationKept = "dovetail.sh/kept"
