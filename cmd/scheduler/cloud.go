@@ -82,6 +82,11 @@ func takenBack(p cloudprovider.Provider) func(*karpv1.NodeClaim) {
 	return func(nc *karpv1.NodeClaim) { p.Interrupted(boughtAs(nc)) }
 }
 
+// rebalanceRecommended returns a func that reports claims whose capacity the cloud recommends to leave to the provider.
+func rebalanceRecommended(p cloudprovider.Provider) func(*karpv1.NodeClaim) {
+	return func(nc *karpv1.NodeClaim) { p.RebalanceRecommended(boughtAs(nc)) }
+}
+
 // boughtAs returns the offering that a claim's instance was launched with.
 func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
 	return capacity.OfferKey{

@@ -150,7 +150,7 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, profiles [
 	}
 	cfg := disruption.Config{
 		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: fence{d.reservations}, Nodes: quietNodes{p.life, p.launch.Chunks}, Needed: neededBy(p.launch.Chunks),
-		Replacements: p.launch.Replacements, NodeClass: &d.cloud.nodeClass, Recount: p.launch.Triggers.Recount, Taken: blockOver(p.provider), Health: p.provider, HoldsRepair: p.spending.HoldsRepair, Lost: takenBack(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
+		Replacements: p.launch.Replacements, NodeClass: &d.cloud.nodeClass, Recount: p.launch.Triggers.Recount, Taken: blockOver(p.provider), Health: p.provider, HoldsRepair: p.spending.HoldsRepair, Lost: takenBack(p.provider), Leaving: rebalanceRecommended(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
 		Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: p.external.Hold, Recorder: p.store.Recorder(), Clock: d.clock,
 	}
 	consolidates(&cfg, p, profiles, d.classes)

@@ -1,14 +1,10 @@
 package disruption
 
 import (
-	"math"
-	"slices"
-
-	"github.com/robfig/cron/v3"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -19,7 +15,7 @@ func (r *removals) budgets(s *cluster, reason karpv1.DisruptionReason, due []*de
 	left := map[string]int{}
 	for _, p := range s.pools {
 		total, disrupting := r.terminations.count(s, p, func(m *candidate) bool { return r.terminations.unavailable(m) || r.moves.has(m.uid()) })
-		left[p.Name] = max(allowed(p.Spec.Disruption.Budgets, r.clock, total, reason)-disrupting, 0)
+		left[p.Name] = max(budgets.Allowed(p.Spec.Disruption.Budgets, r.clock, total, reason)-disrupting, 0)
 		karpentermetrics.Allowed(p.Name, string(reason), left[p.Name])
 	}
 	blocked := map[string]bool{}
@@ -52,30 +48,4 @@ func (t *terminations) count(s *cluster, p *karpv1.NodePool, disrupting func(*ca
 // unavailable reports whether a node is being terminated or isn't Ready.
 func (t *terminations) unavailable(m *candidate) bool {
 	return m.node == nil || !objects.Ready(m.node) || m.node.DeletionTimestamp != nil || m.claim.DeletionTimestamp != nil || t.deleted[m.uid()]
-}
-
-// allowed returns how many of a pool's nodes may be disrupted at a time for a reason: the minimum over the active budgets for this reason.
-// It fails closed: if the schedule or number of any budget can't be parsed, nothing is allowed, whatever the budget is for.
-func allowed(budgets []karpv1.Budget, now clock.Clock, total int, reason karpv1.DisruptionReason) int {
-	least := math.MaxInt32
-	for i := range budgets {
-		b := &budgets[i]
-		if b.Schedule != nil && never(*b.Schedule, now) {
-			continue // Karpenter's arithmetic would take it as always active
-		}
-		n, err := b.GetAllowedDisruptions(now, total)
-		if err != nil {
-			return 0
-		}
-		if b.Reasons == nil || slices.Contains(b.Reasons, reason) {
-			least = min(least, n)
-		}
-	}
-	return least
-}
-
-// never reports whether a schedule names no time at all, like the 31st of February.
-func never(schedule string, now clock.Clock) bool {
-	s, err := cron.ParseStandard("TZ=UTC " + schedule)
-	return err == nil && s.Next(now.Now()).IsZero()
 }

@@ -83,7 +83,7 @@ func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminatio
 	c.kept = &keptNodes{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, nodes: map[string]*keptNode{}, series: map[[2]string]bool{}}
 	c.moves = &moves{planner: cfg.Consolidation, price: cfg.Price, cordons: cordons, terminations: terminations, bound: bound, replacements: replacements, kept: c.kept, rollOuts: rollOuts,
 		recorder: cfg.Recorder, open: openMoves{byUID: map[string]*move{}}, memory: moveMemory{failed: map[string]failure{}, received: map[string]time.Time{}}}
-	c.budgets = &moveBudgets{clock: cfg.Clock, terminations: terminations, replacements: replacements, moves: c.moves}
+	c.budgets = &moveBudgets{clock: cfg.Clock, settings: settings, terminations: terminations, replacements: replacements, moves: c.moves}
 	c.moves.budgets = c.budgets
 	if cfg.Consolidation == nil {
 		return c
@@ -91,7 +91,7 @@ func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminatio
 	rules := &podRules{successor: cfg.Class, ours: cfg.Ours, namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
 		budgets: pdb.New(cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()), settings: settings, surges: surges, known: map[*corev1.Pod]*knownPod{}}
 	c.moves.rules = rules
-	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes, cfg.Needed}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts}
+	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes, cfg.Needed}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts, settings: settings}
 	return c
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/interruptions"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
@@ -57,8 +58,9 @@ type Config struct {
 	// that was launched then, or nil. Both may be left out.
 	Health      cloudprovider.Health
 	HoldsRepair func(pool string, launched time.Time) error
-	// Lost is called for a claim whose instance the cloud takes back for lack of capacity, perhaps more than once.
-	Lost func(claim *karpv1.NodeClaim)
+	// Lost is called for a claim whose instance the cloud takes back for lack of capacity, Leaving for one whose capacity it recommends to leave;
+	// both perhaps more than once.
+	Lost, Leaving func(claim *karpv1.NodeClaim)
 	// Ending is called with the reason before a claim is deleted.
 	Ending func(ctx context.Context, claim, reason string)
 	// Brake bounds how many nodes are terminated per minute.
@@ -82,7 +84,7 @@ const retryMost = 30 * time.Second
 
 // Controller makes the passes of the package comment.
 type Controller struct {
-	*interruptions
+	*interruptions.Recorder
 	passes passes          // only the goroutine of Run makes them
 	surges *surge.Requests // nil: without Consolidation
 	pods   cache.SharedIndexInformer
@@ -107,7 +109,7 @@ func New(cfg Config) (*Controller, error) {
 	if err := pods.Index(c.pods); err != nil {
 		return nil, err
 	}
-	c.interruptions = &interruptions{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, lost: cfg.Lost, changed: c.Changed}
+	c.Recorder = interruptions.New(interruptions.Config{Claims: cfg.Claims, Recorder: cfg.Recorder, Clock: cfg.Clock, LeadMost: leadMost, Lost: cfg.Lost, Leaving: cfg.Leaving, Changed: c.Changed})
 	c.passes = newPasses(&cfg, c.pods.GetIndexer(), c.surges)
 	return c, nil
 }

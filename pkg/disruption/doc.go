@@ -14,6 +14,9 @@
 // their pods. usednodes.go says what each node and its pods mean for that (podrules.go, pdb.go), policy.go what its pool allows, moves.go
 // empties the nodes, and kept.go says why the others are kept.
 //
+// Package interruptions records what the cloud announces about instances. Package rebalance knows which nodes are to leave their spot capacity
+// because the cloud recommends that, and which ones return to it; both are used nodes, emptied by moves.
+//
 // Nodes that have to end are replaced (replacement.go), those that may be terminated are removed while they are empty (removal.go). Both keep
 // pods off with a cordon (cordon.go) and delete claims in one place (termination.go).
 //

@@ -34,6 +34,9 @@ type move struct {
 	templates map[string]string
 }
 
+// forced reports whether it is made for another reason than to save money.
+func (mv *move) forced() bool { return mv.Reason != consolidation.Underutilized }
+
 // drifted reports whether it is made because its nodes have drifted.
 func (mv *move) drifted() bool { return mv.Reason == consolidation.Drifted }
 
@@ -72,9 +75,12 @@ func (mv *move) draining() bool {
 
 // dueText says why a move empties a node.
 func dueText(due *consolidation.Due, m *candidate) string {
-	if due.Reason == consolidation.Drifted {
+	switch due.Reason {
+	case consolidation.Drifted:
 		_, why := driftOf(m.claim)
 		return "it has drifted (" + string(why) + ")"
+	case consolidation.RebalanceRecommended:
+		return "EC2 recommends to leave its spot capacity"
 	}
 	text := fmt.Sprintf("its pods fit on nodes that cost $%.4f/h less", due.Saves)
 	if len(due.Nodes) > 1 {

@@ -155,7 +155,9 @@ func (v *moves) dearer(s *cluster, mv *move) error {
 		}
 		ceiling += price
 	}
-	ceiling = min(ceiling, mv.Ceiling)
+	if ceiling = min(ceiling, mv.Ceiling); mv.forced() {
+		ceiling = mv.Ceiling
+	}
 	sum := 0.0
 	for _, id := range slices.Sorted(maps.Keys(mv.Claims)) {
 		name := mv.Claims[id]
@@ -190,6 +192,9 @@ func (v *moves) impossible(mv *move) error {
 		case v.replacements.begun[src.uid()] != nil:
 			return fmt.Errorf("node %s has to end, and is being replaced", src.node.Name)
 		case mv.drifted():
+		case mv.forced() && !v.budgets.settings.Rebalance(src.pool):
+			return fmt.Errorf("NodePool %s doesn't ask any more for nodes to be replaced whose spot capacity EC2 recommends to leave", src.pool.Name)
+		case mv.forced():
 		case src.pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
 			return fmt.Errorf("NodePool %s doesn't consolidate any more", src.pool.Name)
 		case src.pool.Spec.Disruption.ConsolidationPolicy == karpv1.ConsolidationPolicyWhenEmpty:

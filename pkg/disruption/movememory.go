@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/rebalance"
 )
 
 const (
@@ -32,8 +33,9 @@ type failure struct {
 	bought int
 }
 
-// fail records that a move of a claim's node has failed. bought: nodes were bought for it, or Deployments restarted.
-func (m *moveMemory) fail(uid string, why error, bought bool, now time.Time) {
+// fail records that a move of a node has failed. bought: nodes were bought for it, or Deployments restarted.
+func (m *moveMemory) fail(of *candidate, why error, bought bool, now time.Time) {
+	uid := of.uid()
 	wait, most := moveBackOff, moveBackOffMost
 	if errors.Is(why, consolidation.ErrDemand) || errors.Is(why, errTemplate) {
 		wait, most = demandBackOff, moveBackOff
@@ -43,6 +45,6 @@ func (m *moveMemory) fail(uid string, why error, bought bool, now time.Time) {
 		f.bought++
 		wait = min(wait<<min(f.bought-1, 10), most)
 	}
-	f.until = now.Add(wait)
+	f.until = now.Add(max(wait, rebalance.Rest(of.claim)<<min(max(f.bought-1, 0), 3)))
 	m.failed[uid] = f
 }

@@ -138,7 +138,7 @@ func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due,
 	v.open.add(mv)
 	mv.pays = now.Add(due.PaysBack())
 	var failed error
-	if mv.drifted() { // it needn't save anything
+	if mv.forced() { // it needn't save anything
 		mv.pays = now.Add(min(due.PaysBack(), consolidation.DefaultFirstHour))
 		failed = v.rollOuts.reserved(ctx, s, due, now)
 	}
@@ -148,7 +148,7 @@ func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due,
 		}
 	}
 	reason := reasonMove
-	if mv.drifted() {
+	if mv.forced() {
 		reason = reasonReplace
 	}
 	for _, src := range mv.sources {
@@ -250,7 +250,7 @@ func (v *moves) lost(s *cluster, mv *move) error {
 // keep takes a node out of a move that has begun to empty others. Its cordon and what is reserved for its pods last until those are gone.
 func (v *moves) keep(ctx context.Context, mv *move, src *source, why error, now time.Time) error {
 	src.kept = true
-	v.memory.fail(src.uid(), why, false, now)
+	v.memory.fail(src.candidate, why, false, now)
 	v.tellKept(mv, src, why)
 	if v.replacements.begun[src.uid()] != nil || src.node == nil {
 		return nil
@@ -265,8 +265,11 @@ func (v *moves) keep(ctx context.Context, mv *move, src *source, why error, now 
 // tellKept records an event on the claim of a node that isn't emptied after all.
 func (v *moves) tellKept(mv *move, src *source, why error) {
 	reason, note := reasonMoveGivenUp, "The node is not drained to save money: %v"
-	if mv.drifted() {
+	switch {
+	case mv.drifted():
 		reason, note = reasonNoRoom, "The node, which has drifted, is not replaced now: %v"
+	case mv.forced():
+		reason, note = reasonNoRoom, "The node, whose spot capacity EC2 recommends to leave, is not replaced now: %v"
 	}
 	v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reason, "Disrupt", note, why)
 }
@@ -329,7 +332,7 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 		if src.node != nil && v.needed(src, mv) {
 			v.cordons.again(src.node.Name)
 		}
-		v.memory.fail(src.uid(), why, len(mv.Claims) > 0 || mv.surging.begun(), v.terminations.clock.Now())
+		v.memory.fail(src.candidate, why, len(mv.Claims) > 0 || mv.surging.begun(), v.terminations.clock.Now())
 		v.tellKept(mv, src, why)
 	}
 	for _, node := range mv.Receivers() {

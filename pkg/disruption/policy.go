@@ -10,6 +10,8 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/rebalance"
 )
 
 // policies says what pools allow consolidation to do.
@@ -35,6 +37,7 @@ func (p *policies) of(pool *karpv1.NodePool, left map[consolidation.Reason]int) 
 // moveBudgets counts how many nodes the budgets allow to be disrupted by moves.
 type moveBudgets struct {
 	clock        clock.Clock
+	settings     *annotations.Reader
 	terminations *terminations
 	replacements *replacements
 	moves        *moves
@@ -47,7 +50,11 @@ func (b *moveBudgets) left(s *cluster, p *karpv1.NodePool) map[consolidation.Rea
 		return b.terminations.unavailable(m) || b.replacements.begun[m.uid()] != nil || b.moves.has(m.uid())
 	})
 	out := map[consolidation.Reason]int{}
-	for _, reason := range []consolidation.Reason{consolidation.Underutilized, consolidation.Drifted} {
+	reasons := []consolidation.Reason{consolidation.Underutilized, consolidation.Drifted}
+	if b.settings.Rebalance(p) {
+		reasons = append(reasons, consolidation.RebalanceRecommended)
+	}
+	for _, reason := range reasons {
 		out[reason] = max(0, b.allowed(p, total, reason)-disrupting)
 	}
 	return out
@@ -73,5 +80,8 @@ func (b *moveBudgets) refuse(s *cluster, mv *move) (err error, never bool) {
 }
 
 func (b *moveBudgets) allowed(p *karpv1.NodePool, total int, reason consolidation.Reason) int {
-	return allowed(p.Spec.Disruption.Budgets, b.clock, total, karpv1.DisruptionReason(reason))
+	if reason == consolidation.RebalanceRecommended {
+		return rebalance.Allowed(p, b.clock, total)
+	}
+	return budgets.Allowed(p.Spec.Disruption.Budgets, b.clock, total, karpv1.DisruptionReason(reason))
 }

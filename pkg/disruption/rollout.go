@@ -23,6 +23,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -405,7 +406,7 @@ func (r *rollOuts) probes(policies map[string]consolidation.Policy) bool {
 
 // mayRollOut reports whether a pool's budgets allow drifted nodes to be replaced now, if none are being disrupted.
 func mayRollOut(pool *karpv1.NodePool, now clock.Clock) bool {
-	return allowed(pool.Spec.Disruption.Budgets, now, mostNodes, karpv1.DisruptionReasonDrifted) > 0
+	return budgets.Allowed(pool.Spec.Disruption.Budgets, now, mostNodes, karpv1.DisruptionReasonDrifted) > 0
 }
 
 // mostNodes stands for the number of a pool's nodes where only a budget of none matters.

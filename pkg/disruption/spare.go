@@ -16,6 +16,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
 )
 
 // spares replaces the drifted nodes of static pools, one after the other. Nothing is planned: pkg/staticpool launches one node more than the pool
@@ -100,7 +101,7 @@ func (p *spares) decide(ctx context.Context, s *cluster, np *karpv1.NodePool, no
 		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.claim.Name, b.claim.Name))
 	})
 	total, disrupting := p.terminations.count(s, np, p.terminations.unavailable)
-	if len(drifted) == 0 || paused(drifted[0].candidate) || allowed(np.Spec.Disruption.Budgets, p.clock, total, karpv1.DisruptionReasonDrifted) <= disrupting {
+	if len(drifted) == 0 || paused(drifted[0].candidate) || budgets.Allowed(np.Spec.Disruption.Budgets, p.clock, total, karpv1.DisruptionReasonDrifted) <= disrupting {
 		return nil, false, nil
 	}
 	target, err := p.first(drifted, now)

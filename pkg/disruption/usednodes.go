@@ -10,6 +10,8 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/rebalance"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -26,6 +28,7 @@ type usedNodes struct {
 	ending    func(m *candidate, now time.Time) (bool, error)
 	unhealthy *unhealthy
 	rollOuts  *rollOuts
+	settings  *annotations.Reader
 }
 
 // all returns a candidate for each claim with a Node and a pool. occupied returns what else is being done to a node; nil: nothing.
@@ -66,9 +69,12 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 	drifted = drifted && mayRollOut(m.pool, u.rollOuts.clock) // else it is a candidate like others: it may be emptied to save money, and take pods
 	if drifted {
 		out.Forced, out.ForcedAt = consolidation.Drifted, since
+	} else if since, yes := rebalance.Due(m.claim, now); yes && u.settings.Rebalance(m.pool) {
+		out.Forced, out.ForcedAt = consolidation.RebalanceRecommended, since
 	}
+	out.ReturnsAt = rebalance.ReturnsAt(m.claim, m.watched)
 	known := u.rules.look(bound)
-	out.Blocked = u.blocked(m, bound, known, drifted, now)
+	out.Blocked = u.blocked(m, bound, known, out.Forced, now)
 	out.Pods = make([]consolidation.Pod, 0, len(known))
 	for _, k := range known {
 		var class *capacity.Class
@@ -87,7 +93,8 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 }
 
 // blocked returns why a node can't be emptied now, or isn't the business of consolidation; nil: it can.
-func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod, drifted bool, now time.Time) *consolidation.Kept {
+func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod, forced consolidation.Reason, now time.Time) *consolidation.Kept {
+	drifted := forced == consolidation.Drifted
 	after := m.pool.Spec.Disruption.ConsolidateAfter.Duration
 	sick := u.unhealthy.kept(m)
 	switch {
@@ -99,7 +106,7 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 		return sick
 	case !objects.Ready(m.node):
 		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "its condition Ready isn't True"}
-	case m.pool.DeletionTimestamp != nil || after == nil && !drifted:
+	case m.pool.DeletionTimestamp != nil || after == nil && forced == "":
 		return &consolidation.Kept{Kind: consolidation.Disabled}
 	case m.pool.Spec.Replicas != nil:
 		return &consolidation.Kept{Kind: consolidation.Static}
@@ -123,7 +130,7 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 		return &consolidation.Kept{Kind: consolidation.OtherReason,
 			Message: "the node is empty: it is removed when consolidateAfter is over, as soon as the pool's disruption budgets allow"}
 	}
-	if !drifted {
+	if forced == "" {
 		if needed, _ := u.emptiness.forBuffers(m); needed {
 			return &consolidation.Kept{Kind: consolidation.OtherReason, Message: "capacity for CapacityBuffers is kept on the node"}
 		}

@@ -61,9 +61,9 @@ type world struct {
 	chunks map[string]bool
 	// taken is when, after epoch, the instances' capacity is taken back; zero: never.
 	taken time.Duration
-	// lost holds claims whose capacity was taken back; failPatch makes writes fail.
-	lost      []string
-	failPatch bool
+	// lost holds claims whose capacity was taken back, leaving those whose capacity is to be left; failPatch makes writes fail.
+	lost, leaving []string
+	failPatch     bool
 	// loseDelete makes deletions fail after they have worked, failDelete before.
 	loseDelete, failDelete bool
 }
@@ -118,7 +118,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 		Kube: w.kube, Informers: w.factory, Claims: cached{w.claims, w}, Live: w.claims, Fence: w, Nodes: w, Recorder: w, Clock: w.clock,
 		Replacements: w, Brake: brake.New(1000), Taken: func(*karpv1.NodeClaim) (time.Time, string, bool) {
 			return epoch.Add(w.taken), "its capacity block ends", w.taken > 0
-		}, Lost: func(c *karpv1.NodeClaim) { w.lost = append(w.lost, c.Name) },
+		}, Lost: func(c *karpv1.NodeClaim) { w.lost = append(w.lost, c.Name) }, Leaving: func(c *karpv1.NodeClaim) { w.leaving = append(w.leaving, c.Name) },
 		Ending: func(context.Context, string, string) {}, Needed: func(node string) (needed, known bool) { return w.chunks[node], !w.chunks["unknown"] }, Hold: func() error { return nil },
 	}
 	c, err := New(w.cfg)

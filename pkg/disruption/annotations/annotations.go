@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/rebalance"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/repair"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -96,6 +97,15 @@ func (s *Reader) report(kind string, obj client.Object, key, text string, err er
 		name = obj.GetNamespace() + "/" + name
 	}
 	s.recorder.Eventf(obj, nil, corev1.EventTypeWarning, ReasonIgnored, "Disrupt", "The annotation %s: %q of %s %s is ignored: %v", key, text, kind, name, err)
+}
+
+// Rebalance reports whether a pool asks for nodes to be replaced whose spot capacity EC2 recommends to leave.
+func (s *Reader) Rebalance(pool *karpv1.NodePool) bool {
+	yes, err := rebalance.Asked(pool)
+	if err != nil {
+		s.report("NodePool", pool, objects.AnnotationRebalance, rebalance.Text(pool), err)
+	}
+	return yes
 }
 
 // Repair returns the repair policies as a pool changes them.

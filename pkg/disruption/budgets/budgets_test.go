@@ -1,4 +1,4 @@
-package disruption
+package budgets
 
 import (
 	"math"
@@ -9,6 +9,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
+
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestAllowed(t *testing.T) {
 	window := func(nodes, schedule string, d time.Duration, reasons ...karpv1.DisruptionReason) karpv1.Budget {
@@ -48,7 +50,7 @@ func TestAllowed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			clock := testingclock.NewFakeClock(epoch.Add(tc.at))
-			if got := allowed(tc.budgets, clock, tc.total, karpv1.DisruptionReasonEmpty); got != tc.want {
+			if got := Allowed(tc.budgets, clock, tc.total, karpv1.DisruptionReasonEmpty); got != tc.want {
 				t.Errorf("allowed %d, want %d", got, tc.want)
 			}
 		})
