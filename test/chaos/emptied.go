@@ -22,7 +22,8 @@ import (
 //
 // Rules, for a node with pods at the moment when its claim is deleted:
 //
-//   - Its pool consolidates, it is older than its first hour, and no pod came within consolidateAfter; or its claim has drifted.
+//   - Its pool consolidates, it is older than its first hour (half of it where it returns to spot capacity), and no pod came within
+//     consolidateAfter; or its claim has drifted, or EC2 recommends to leave its capacity.
 //   - Nothing on it asks not to be disrupted; all of its pods have a controller and the product's scheduler; and no disruption budget
 //     forbids the eviction of one of them. A node that has drifted and has a terminationGracePeriod doesn't wait for that.
 //   - No more nodes of the pool are being ended than its budgets allow.
@@ -80,7 +81,7 @@ type emptied struct {
 	at          time.Time
 	leader      int
 	forced      bool // it had to end
-	drifted     bool // its claim had the condition
+	drifted     bool // its claim had the condition, or it leaves its spot capacity
 	wrong       []string
 	// going are the claims of its pool that were being deleted then, it among them; allowed is how many its budgets allowed, of nodes.
 	going          []string
@@ -240,7 +241,8 @@ func (e *emptyings) deletes(m *moment, claim *karpv1.NodeClaim) {
 	e.paid.bills(m, e.jumped)
 	r.cost, r.billed = m.restarts(pool, on), e.paid.billed[r.pool]
 	behind, together := e.late()
-	r.drifted = condition(claim, karpv1.ConditionTypeDrifted)
+	leaves := leavesSpot(claim, pool)
+	r.drifted = condition(claim, karpv1.ConditionTypeDrifted) || leaves
 	r.wrong = append(r.wrong, e.objections(m, pool, claim, node, on, behind)...)
 	for name, other := range m.claims {
 		if other.DeletionTimestamp != nil && other.Labels[karpv1.NodePoolLabelKey] == r.pool && m.live[other.Status.ProviderID] {
@@ -256,6 +258,9 @@ func (e *emptyings) deletes(m *moment, claim *karpv1.NodeClaim) {
 	if r.drifted { // it may be emptied for either reason
 		r.allowed = max(r.allowed, allowedBy(pool.Spec.Disruption.Budgets, r.nodes, karpv1.DisruptionReasonDrifted))
 	}
+	if leaves {
+		r.allowed = max(r.allowed, allowedBy(pool.Spec.Disruption.Budgets, r.nodes, "RebalanceRecommended"))
+	}
 	if together {
 		e.made["consolidation: allowed, two leaders at once"]++
 		r.going = nil
@@ -268,8 +273,9 @@ func (e *emptyings) objections(m *moment, pool *karpv1.NodePool, claim *karpv1.N
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	d := pool.Spec.Disruption
 	drifted := condition(claim, karpv1.ConditionTypeDrifted)
+	forced := drifted || leavesSpot(claim, pool)
 	switch {
-	case drifted:
+	case forced:
 	case d.ConsolidationPolicy == karpv1.ConsolidationPolicyWhenEmpty:
 		say("its pool consolidates empty nodes only")
 	case d.ConsolidateAfter.Duration == nil:
@@ -277,7 +283,7 @@ func (e *emptyings) objections(m *moment, pool *karpv1.NodePool, claim *karpv1.N
 	case pool.Spec.Replicas != nil:
 		say("its pool is static")
 	}
-	if age := m.at.Sub(claim.CreationTimestamp.Time) + e.jumped + behind; age < firstHour && !drifted && !costsNothing(pool) {
+	if age := m.at.Sub(claim.CreationTimestamp.Time) + e.jumped + behind; age < firstHour && !forced && !costsNothing(pool) && !returnsToSpot(claim, age) {
 		say("it is %s old, in its first hour", age)
 	}
 	for what, annotations := range map[string]map[string]string{"NodeClaim": claim.Annotations, "Node": node.Annotations} {
@@ -287,7 +293,7 @@ func (e *emptyings) objections(m *moment, pool *karpv1.NodePool, claim *karpv1.N
 	}
 	for _, p := range on {
 		since := boundFor(p, m.at)
-		if !drifted && d.ConsolidateAfter.Duration != nil && since+e.jumped+behind < *d.ConsolidateAfter.Duration {
+		if !forced && d.ConsolidateAfter.Duration != nil && since+e.jumped+behind < *d.ConsolidateAfter.Duration {
 			say("pod %s came %s ago, consolidateAfter is %s", p.Name, since, *d.ConsolidateAfter.Duration)
 		}
 		if since <= behind || p.DeletionTimestamp != nil {

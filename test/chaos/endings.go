@@ -17,6 +17,9 @@ const underutilized = "underutilized"
 // drifted is the reason of deletions of nodes that have drifted, with pods or without.
 const drifted = "drifted"
 
+// leftSpot is the reason of deletions of nodes whose spot capacity EC2 recommends to leave, with pods.
+const leftSpot = "EC2 recommended to leave its spot capacity"
+
 // finalizers: a claim that has an instance, and a Node that has registered, exist until the instance is terminated.
 func (c *checker) finalizers(v *view) error {
 	for name, was := range c.last.claims {
@@ -41,20 +44,23 @@ func (c *checker) endings(v *view, now time.Time) error {
 		}
 		c.ended[name] = c.reason(v, claim, now)
 		has := condition(claim, karpv1.ConditionTypeDrifted) || c.last.claims[name] != nil && condition(c.last.claims[name], karpv1.ConditionTypeDrifted)
-		if c.ended[name] == "" && (has || c.pool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty) {
+		leaves := leavesSpot(claim, c.pool)
+		if c.ended[name] == "" && (has || leaves || c.pool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty) {
 			found, err := c.emptied.outcome(name, func(other string) bool {
-				return c.ended[other] == underutilized || c.ended[other] == "empty" || c.ended[other] == drifted
+				return c.ended[other] == underutilized || c.ended[other] == "empty" || c.ended[other] == drifted || c.ended[other] == leftSpot
 			})
 			switch {
 			case err != nil:
 				return fmt.Errorf("claim %s: %w", name, err)
 			case found && has:
 				c.ended[name] = drifted
+			case found && leaves:
+				c.ended[name] = leftSpot
 			case found:
 				c.ended[name] = underutilized
 			}
 		}
-		if c.ended[name] != underutilized && c.ended[name] != drifted {
+		if c.ended[name] != underutilized && c.ended[name] != drifted && c.ended[name] != leftSpot {
 			c.emptied.forces(name)
 		}
 		if reason := c.ended[name]; reason != underutilized && reason != drifted && reason != "empty" {
@@ -113,6 +119,17 @@ func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string
 		return "empty"
 	}
 	return ""
+}
+
+// leavesSpot reports whether a claim's node is to be replaced because EC2 recommends to leave its spot capacity.
+func leavesSpot(claim *karpv1.NodeClaim, pool *karpv1.NodePool) bool {
+	return claim.Annotations["dovetail.sh/rebalance-recommended"] != "" && pool.Annotations["dovetail.sh/rebalance"] == "replace" &&
+		claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot
+}
+
+// returnsToSpot reports whether a claim's node was bought on demand for want of spot capacity, so long ago that it may return to it.
+func returnsToSpot(claim *karpv1.NodeClaim, age time.Duration) bool {
+	return claim.Annotations["dovetail.sh/for-want-of-spot"] == "true" && age >= 30*time.Minute
 }
 
 // notReadyFor returns for how long a Node hasn't been Ready.
