@@ -28,7 +28,7 @@ func (p *plan) spotPrice(t *trial, b *purchase) (price float64, count, needed in
 			flexible = max(flexible, policy.SpotFlexibility)
 		}
 	}
-	offers, _ := p.c.market.alternatives(b.offer, b.pods, ceiling, max(flexible, 1), p.rule)
+	offers, _ := p.c.market.alternatives(b.offer, b.pods, ceiling, max(flexible, 1), t.rule)
 	if len(offers) == 0 {
 		return b.price, 0, 1
 	}

@@ -11,6 +11,7 @@ import (
 // trial is what emptying some nodes would mean: where their pods would go, and what would be bought.
 type trial struct {
 	from   []int32
+	rule   rule // what may be bought
 	placed []place
 	buys   []purchase
 	// saves is in $/h, disruption counts nodes and pods that would move.
@@ -56,8 +57,6 @@ type plan struct {
 	most int32
 	// separate: new nodes are not shared with those of earlier moves.
 	separate bool
-	// rule is what may be bought in the present trial.
-	rule rule
 	// leftover, order, placed, roots and sources are reused.
 	leftover, order []share
 	placed          []place
@@ -77,10 +76,10 @@ func (p *plan) try(from []int32, least float64, forced bool) *trial {
 		ceiling += p.c.nodes[at].price
 		t.disruption += p.c.nodes[at].disruption
 	}
-	p.rule = p.c.ruleOf(from)
+	t.rule = p.c.ruleOf(from)
 	limit := ceiling * (1 - lowest)
 	if forced {
-		limit = p.rule.most(ceiling)
+		limit = t.rule.most(ceiling)
 	}
 	p.gather(from)
 	p.r.begin(from)
@@ -186,15 +185,15 @@ func (p *plan) buy(t *trial, limit, least float64) (float64, Kept) {
 	if !math.IsInf(limit, 1) {
 		n = m.below(limit)
 	}
-	buys, cost := p.cheapest(n)
+	buys, cost := p.cheapest(t.rule, n)
 	if buys == nil {
-		return 0, p.tooDear(n)
+		return 0, p.tooDear(t.rule, n)
 	}
 	total := 0.0
 	for i := range buys {
 		b := &buys[i]
 		b.price = m.price(b.offer)
-		if m.spot(b.offer) && !math.IsInf(limit, 1) && !p.rule.leaves {
+		if m.spot(b.offer) && !math.IsInf(limit, 1) && !t.rule.leaves {
 			price, count, needed := p.spotPrice(t, b)
 			if count < needed {
 				return cost, Kept{Kind: Flexibility, Count: count, Needed: needed, Cheapest: cost}
@@ -214,14 +213,14 @@ func (p *plan) buy(t *trial, limit, least float64) (float64, Kept) {
 const enough = 1.02
 
 // cheapest returns the cheapest new nodes found among the first n offers.
-func (p *plan) cheapest(n int) ([]purchase, float64) {
+func (p *plan) cheapest(r rule, n int) ([]purchase, float64) {
 	m := p.c.market
-	one := m.single(p.leftover, n, p.rule)
+	one := m.single(p.leftover, n, r)
 	if one >= 0 && m.price(one) <= m.floorOf(p.leftover)*enough {
 		return []purchase{{offer: one, pods: slices.Clone(p.leftover)}}, m.price(one)
 	}
 	best := m.pack(p.leftover, n)
-	if best.whole && slices.ContainsFunc(best.loads, func(l packing.Load) bool { return !m.allowed(p.rule, m.offers[l.Candidate]) }) {
+	if best.whole && slices.ContainsFunc(best.loads, func(l packing.Load) bool { return !m.allowed(r, m.offers[l.Candidate]) }) {
 		best = &packed{}
 	}
 	if one >= 0 && (!best.whole || m.price(one) <= best.cost*(1+1e-9)) {
@@ -245,9 +244,9 @@ func (p *plan) cheapest(n int) ([]purchase, float64) {
 }
 
 // tooDear says why nothing below the ceiling was found: with all offers something dearer may be.
-func (p *plan) tooDear(n int) Kept {
+func (p *plan) tooDear(r rule, n int) Kept {
 	m := p.c.market
-	if one := m.single(p.leftover, len(m.sold), p.rule); one >= 0 {
+	if one := m.single(p.leftover, len(m.sold), r); one >= 0 {
 		return Kept{Kind: Dearer, Cheapest: m.price(one)}
 	}
 	return Kept{Kind: Dearer, Cheapest: max(m.floorOf(p.leftover), m.price(max(0, n-1)))}

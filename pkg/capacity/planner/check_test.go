@@ -128,7 +128,7 @@ func checkOffers(n *capacity.PlannedNode, opts capacity.Options) error {
 		if o.Offer.CapacityType != n.CapacityType || !o.Offer.Available {
 			return fmt.Errorf("offer %v of another capacity type or not available", o.Key())
 		}
-		if i > 0 && opts.PriceFactor == nil && o.Offer.Price < n.Offers[i-1].Offer.Price {
+		if i > 0 && opts.PriceFactor == nil && o.Offer.Price < n.Offers[i-1].Offer.Price && !o.Offer.Leaving {
 			return fmt.Errorf("offer %v is cheaper than the one before", o.Key())
 		}
 		if !n.Requests.Fits(o.Type.Allocatable) || !n.Allocatable.Fits(o.Type.Allocatable) || !o.Type.Capacity.Fits(n.Largest) {
