@@ -53,6 +53,7 @@ var (
 		Namespace: namespace, Subsystem: nodes, Name: "drained_total",
 		Help: "Nodes that were drained, by node pool.", StabilityLevel: metrics.ALPHA,
 	}, []string{poolmetrics.Label})
+	//lint:ignore SA1019 Karpenter's is a summary, and dashboards ask for its quantiles
 	nodeTerminations = metrics.NewSummaryVec(&metrics.SummaryOpts{
 		Namespace: namespace, Subsystem: nodes, Name: "termination_duration_seconds",
 		Help: "Time from a Node's deletion to the removal of its finalizer, by node pool.", StabilityLevel: metrics.ALPHA, Objectives: quantiles,

@@ -8,6 +8,7 @@ import (
 )
 
 var (
+	//lint:ignore SA1019 Karpenter's is a summary, and dashboards ask for its quantiles
 	podStartups = metrics.NewSummaryVec(&metrics.SummaryOpts{
 		Namespace: namespace, Subsystem: pods, Name: "startup_duration_seconds",
 		Help: "Time from a pod's creation until it is Ready.", StabilityLevel: metrics.ALPHA, Objectives: quantiles,
