@@ -139,7 +139,7 @@ func TestQueueIsReadAndEmptied(t *testing.T) {
 	// The request for the next message waits at the queue: 20 s, ten messages.
 	l.send(fmt.Sprintf(rebalance, "i-late"))
 	l.until("the late one", func() bool { return l.deleted() == 13 })
-	if got := l.sim.Calls("ReceiveMessage")[0].Params; got != `{"MaxNumberOfMessages":10,"MessageSystemAttributeNames":["ApproximateReceiveCount"],"QueueUrl":"`+l.sim.QueueURL()+`","VisibilityTimeout":20,"WaitTimeSeconds":20}` {
+	if got := l.sim.Calls("ReceiveMessage")[0].Params; got != `{"MaxNumberOfMessages":10,"MessageSystemAttributeNames":["ApproximateReceiveCount","SentTimestamp"],"QueueUrl":"`+l.sim.QueueURL()+`","VisibilityTimeout":20,"WaitTimeSeconds":20}` {
 		t.Errorf("asked with %s", got)
 	}
 }
