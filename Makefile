@@ -14,6 +14,8 @@
 # make scores   lets kube-scheduler place the pods of such days by different scores, to see what they cost; WHOLE=1 in the whole program
 # make peer     lets Karpenter itself consolidate a small cluster, as a check of the emulation; SEED=1, BALANCED=1, MOST_ALLOCATED=1
 # make neighbour moves a cluster of 50 nodes to Karpenter for AWS itself and back; NEIGHBOUR_HOLD=30m
+# make rollout  replaces all 500 nodes of ten pools on a real API server, one pool without capacity, judged from outside; POOLS, NODES
+# make scalein  empties 200 used nodes there after a scale-in, while the scheduler is killed; NODES
 # make image    builds the container image for amd64 and arm64 into bin/image, an OCI layout, and its SBOMs; make push IMAGE=REPOSITORY:TAG
 #               pushes it, with REGISTRY_USER=NAME for a password on standard input; make notice writes NOTICE
 # make chart    packages the charts into bin/; make manifests renders manifests/ from charts/dovetail
@@ -35,7 +37,10 @@ LDFLAGS := -s -w -X $(VERSION_PKG).gitVersion=$(VERSION) -X $(VERSION_PKG).gitMa
 
 say = @printf '\n== %s\n'
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour dashboards chart manifests image push notice clean
+# API servers go on writing after the test that failed, so that the last lines of a long log wouldn't name it.
+what-failed = { printf '\n== what failed\n'; grep -a -A 4 -E '^ *--- FAIL|^panic: |^FAIL[[:space:]]' bin/integration.log; exit 1; }
+
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour rollout scalein dashboards chart manifests image push notice clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -87,7 +92,8 @@ integration:
 	@go -C tools/chart test -vet=off -count=1 ./...
 	@go -C tools/image test -vet=off -count=1 ./...
 	$(say) 'integration tests'
-	@go test -vet=off -p 1 -count=1 -timeout 60m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet))(/|$$)|/test/worlds$$')
+	@go test -vet=off -p 1 -count=1 -timeout 60m $$(go list -f $(WITH_TESTS) ./cmd/scheduler ./test/... | grep -E '/(cmd/scheduler|test/(cluster|sandbox|integration|realkubelet))(/|$$)|/test/worlds$$') \
+	  2>&1 | tee bin/integration.log || $(what-failed)
 	$(say) 'the demo, short'
 	@go build -ldflags '-s -w' -o bin/demo ./test/demo
 	@DEMO_PODS=60 bin/demo
@@ -169,6 +175,15 @@ neighbour:
 	$(say) 'neighbour: ten minutes and the hold of $(NEIGHBOUR_HOLD), and some more to build Karpenter the first time'
 	@go build -modfile=tools/neighbour/go.mod -ldflags '-s -w' -o bin/karpenter-aws github.com/aws/karpenter-provider-aws/cmd/controller
 	@go run ./test/neighbour -hold $(NEIGHBOUR_HOLD)
+
+# Nodes of a real API server are replaced and emptied, with simulated instances and kubelets.
+rollout:
+	$(say) 'rollout: about half an hour, and most of an hour if the capacity that comes back is noticed late (POOLS, NODES of each pool)'
+	@go run ./test/rollout $(if $(POOLS),-pools $(POOLS)) $(if $(NODES),-nodes $(NODES))
+
+scalein:
+	$(say) 'scalein: an hour at most (NODES)'
+	@go run ./test/rollout -scalein $(if $(NODES),-nodes $(NODES))
 
 # Charts are rendered and packaged by helm's own library, in a module of its own.
 chart:

@@ -190,7 +190,7 @@ require (
 	k8s.io/apimachinery v0.36.4
 	k8s.io/apiserver v0.36.4
 	k8s.io/client-go v0.36.4
-	k8s.io/cloud-provider v0.36.4 // indirect
+	k8s.io/cloud-provider v0.36.4
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
 	k8s.io/component-base v0.36.4
 	k8s.io/component-helpers v0.36.4
@@ -198,7 +198,7 @@ require (
 	k8s.io/cri-api v0.36.4 // indirect
 	k8s.io/cri-client v0.0.0
 	k8s.io/csi-translation-lib v0.35.0
-	k8s.io/dynamic-resource-allocation v0.36.4 // indirect
+	k8s.io/dynamic-resource-allocation v0.36.4
 	k8s.io/endpointslice v0.0.0 // indirect
 	k8s.io/externaljwt v0.0.0 // indirect
 	k8s.io/klog/v2 v2.140.0

@@ -8,10 +8,17 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 )
 
 // ConfigKey is the key of the KubeSchedulerConfiguration in the shipped ConfigMap, and its file name in the container.
 const ConfigKey = "scheduler-config.yaml"
+
+//go:embed iam/policy.json
+var iamPolicy []byte
+
+// IAMPolicy returns the IAM policy of Dovetail's role, with placeholders like ${Cluster} as in CloudFormation.
+func IAMPolicy() []byte { return slices.Clone(iamPolicy) }
 
 //go:embed admission/*.yaml network/*.yaml crds/*.yaml examples/*.yaml examples/kubeadm/*.yaml examples/profile/*.yaml examples/provisioner/*.yaml examples/teams/*.yaml metrics/*.yaml secondary/*.yaml replace/*.yaml surge/*.yaml
 var files embed.FS

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // mistake is a way to break the program. The change is made only in a build for this test.
@@ -20,6 +21,8 @@ type mistake struct {
 	is, instead string
 	// seed of the first history, if not any will do.
 	seed uint64
+	// longer is for how long the lasting faults go on alone: a loop has to be told from what may be bought while other things fail, too.
+	longer time.Duration
 	// says is a regular expression of what the checker reports.
 	says string
 }
@@ -46,7 +49,7 @@ var mistakes = []mistake{
 		says: `nobody had asked the pods of its node \S+ to go|asks not to be disrupted and was deleted`,
 	},
 	{
-		name: "guard-never-opens", file: "pkg/capacity/guard/breaker.go", seed: 17,
+		name: "guard-never-opens", file: "pkg/capacity/guard/breaker.go", seed: 17, longer: 4 * time.Hour,
 		is: "func (b *Breaker) Open() bool { return", instead: "func (b *Breaker) Open() bool { return !broken(%q) &&",
 		says: `machines were bought in vain|instances were launched: that is a loop`,
 	},
@@ -92,7 +95,7 @@ func firstMatch(t *testing.T, says *regexp.Regexp, binary string, m mistake) (fo
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	histories := exec.CommandContext(ctx, binary, "-test.run", "TestChaos$", "-test.v", "-chaos.histories", fmt.Sprint(historiesPerMistake),
-		"-chaos.seed", fmt.Sprint(max(m.seed, 1)), "-chaos.again", "0")
+		"-chaos.seed", fmt.Sprint(max(m.seed, 1)), "-chaos.again", "0", "-chaos.longer", m.longer.String())
 	histories.Env = append(os.Environ(), "DOVETAIL_BROKEN="+m.name)
 	stdout, err := histories.StdoutPipe()
 	if err != nil {

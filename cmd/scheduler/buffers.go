@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/bookings"
 	"github.com/dovetail-scheduler/dovetail/pkg/buffers"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
@@ -47,14 +48,19 @@ func neededBy(c *provisioning.Chunks) func(node string) (needed, known bool) {
 // quietNodes are nodes for which the end of what was kept there counts as a pod that has left.
 type quietNodes struct {
 	disruption.Nodes
-	chunks *provisioning.Chunks
+	chunks   *provisioning.Chunks
+	bookings *bookings.Bookings
 }
 
-// LastPodEvent returns the last time a pod was bound to the node or left it, or capacity for CapacityBuffers was kept there.
+// LastPodEvent returns the last time a pod was bound to the node or left it, or capacity for CapacityBuffers or ProvisioningRequests was kept
+// there.
 func (n quietNodes) LastPodEvent(node string) time.Time {
 	at := n.Nodes.LastPodEvent(node)
-	if _, _, kept := n.chunks.Need(node); kept.After(at) {
-		return kept
+	_, _, kept := n.chunks.Need(node)
+	for _, t := range []time.Time{kept, n.bookings.Left(node)} {
+		if t.After(at) {
+			at = t
+		}
 	}
 	return at
 }

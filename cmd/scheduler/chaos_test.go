@@ -24,6 +24,7 @@ var (
 	histories = flag.Int("chaos.histories", 20, "how many histories to run")
 	firstSeed = flag.Uint64("chaos.seed", 1, "seed of the first")
 	again     = flag.Int("chaos.again", 2, "how often a history that fails is run again before it counts: what a seed draws is the same, who is first isn't")
+	longer    = flag.Duration("chaos.longer", 0, "how much longer lasting faults last, after all others have ended")
 	chaosLogs = flag.String("chaos.logs", "", "folder for the product's logs, one file per history")
 )
 
@@ -48,10 +49,10 @@ func TestChaos(t *testing.T) {
 				if failFast && failed.Load() {
 					return
 				}
-				r := chaos.Run(t, cluster.Scheme, seed, storming, productLog(t, seed))
+				r := chaos.Run(t, cluster.Scheme, seed, *longer, storming, productLog(t, seed))
 				for tries := *again; tries > 0 && len(r.Violations) > 0; tries-- {
 					t.Logf("seed %d, once more: %s", seed, strings.Join(r.Violations, "\n"))
-					r = chaos.Run(t, cluster.Scheme, seed, storming, productLog(t, seed))
+					r = chaos.Run(t, cluster.Scheme, seed, *longer, storming, productLog(t, seed))
 				}
 				if len(r.Violations) > 0 {
 					failed.Store(true)

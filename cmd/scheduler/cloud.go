@@ -38,10 +38,11 @@ type cloudSettings struct {
 }
 
 // nodeSeen returns what the provider can learn from a registered node.
-func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node) cloudprovider.RegisteredNode {
+func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node, kind *cloudprovider.NodeClassKind) cloudprovider.RegisteredNode {
 	s := cloudprovider.RegisteredNode{
 		Name: node.Name, InternalIP: objects.InternalIP(node), ImageID: nc.Status.ImageID, InstanceType: nc.Labels[corev1.LabelInstanceTypeStable],
-		InstanceID: capacity.InstanceID(nc.Status.ProviderID), Memory: node.Status.Capacity.Memory().Value(),
+		InstanceID: capacity.InstanceID(nc.Status.ProviderID), NodeClassHash: nc.Annotations[kind.HashKey],
+		Capacity: capacity.ResourcesOf(node.Status.Capacity), Allocatable: capacity.ResourcesOf(node.Status.Allocatable),
 	}
 	if nc.Spec.NodeClassRef != nil {
 		s.NodeClass = nc.Spec.NodeClassRef.Name
@@ -50,8 +51,8 @@ func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node) cloudprovider.RegisteredN
 }
 
 // observe returns a func that reports registered nodes to the provider.
-func observe(p cloudprovider.Provider) func(*karpv1.NodeClaim, *corev1.Node) {
-	return func(nc *karpv1.NodeClaim, node *corev1.Node) { p.ObserveNode(nodeSeen(nc, node)) }
+func observe(p cloudprovider.Provider, kind *cloudprovider.NodeClassKind) func(*karpv1.NodeClaim, *corev1.Node) {
+	return func(nc *karpv1.NodeClaim, node *corev1.Node) { p.ObserveNode(nodeSeen(nc, node, kind)) }
 }
 
 // notJoined returns a func that reports claims that did not become nodes in time: to their pool, and to the provider if there was an

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -20,12 +21,18 @@ func consolidates(cfg *disruption.Config, p *parts, profiles []profile, classes 
 	o := &capacity.Options{NodeSurcharge: profiles[0].args.NodeSurchargeDollarsPerHour, PriceFactor: profiles[0].args.PriceFactors}
 	cfg.Consolidation = p.launch.Consolidation
 	cfg.Class = func(pod *corev1.Pod) (*capacity.Class, error) {
+		if classes.Devices() != nil && len(pod.Spec.ResourceClaims) > 0 {
+			return nil, errUsesClaims
+		}
 		_, class, err := classes.Successor(pod)
 		return class, err
 	}
 	cfg.Ours = func(pod *corev1.Pod) bool { return slices.Contains(ours, pod.Spec.SchedulerName) }
 	cfg.Price = (&priceList{read: func() consolidation.Prices { return consolidation.PricesOf(p.store.Pools(p.provider.InstanceTypes), o) }, clock: cfg.Clock}).of
 }
+
+// errUsesClaims keeps nodes whose pods use devices: what the pods' next claims get elsewhere is known only once they run there.
+var errUsesClaims = errors.New("it uses ResourceClaims, so that consolidation doesn't move it")
 
 // priceList keeps the prices of all offerings for a while: they are asked for node by node. Only one goroutine uses it.
 type priceList struct {

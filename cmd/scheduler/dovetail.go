@@ -20,6 +20,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/devices"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
@@ -160,6 +161,11 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, pro
 			})
 			d.controllers.Go(func() {
 				if p.store.WaitForSync(ctx) {
+					d.run(ctx, "provisioning requests", p.requests.Run)
+				}
+			})
+			d.controllers.Go(func() {
+				if p.store.WaitForSync(ctx) {
 					warnOfScores(ctx, profiles, sched, p.store.Client())
 					d.controllers.Go(func() { d.run(ctx, "disruption", p.ending.Run) })
 					d.run(ctx, "lifecycle", p.life.Run)
@@ -223,12 +229,12 @@ func (d *dovetail) until(ctx context.Context, scheduler func(context.Context) er
 }
 
 // worlds returns the views of the cluster for the planner and for launches: one for each goroutine that uses one.
-func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, others frameworkruntime.Registry) (plan, recheck provisioning.World, err error) {
+func worlds(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, others frameworkruntime.Registry, of *devices.Source) (plan, recheck provisioning.World, err error) {
 	deny := func(p profile) []string {
 		return append([]string{provision.Name, binder.Name, binder.GateName}, p.args.SimulationDenyList...)
 	}
 	first := profiles[0]
-	cfg := simulate.Config{Scheduler: sched, Profile: first.config, Registry: others, Deny: deny(first)}
+	cfg := simulate.Config{Scheduler: sched, Profile: first.config, Registry: others, Deny: deny(first), Devices: of}
 	for _, p := range profiles[1:] {
 		cfg.Also = append(cfg.Also, simulate.Also{Profile: p.config, Deny: deny(p)})
 	}

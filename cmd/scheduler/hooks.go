@@ -147,6 +147,17 @@ func noExecute(nodes corelisters.NodeLister) func(name string) []corev1.Taint {
 	}
 }
 
+// poolOf returns a func that returns the node pool of a Node of ours.
+func poolOf(nodes corelisters.NodeLister, ours capacity.NodeClassLabel) func(name string) string {
+	return func(name string) string {
+		node, err := nodes.Get(name)
+		if err != nil || !ours.Managed(node) {
+			return ""
+		}
+		return node.Labels[karpv1.NodePoolLabelKey]
+	}
+}
+
 // disrupting returns a func that reports claims that package disruption ends to the spending guard.
 func disrupting(s *spending.Guard, claim func(string) *capacity.Claim, describe func(context.Context, string) (capacity.Instance, error)) func(ctx context.Context, name, reason string) {
 	return func(ctx context.Context, name, reason string) {

@@ -39,7 +39,7 @@ profiles:
       postFilter: {enabled: [{name: Provision}]}
     pluginConfig:
       - name: Provision
-        args: {apiVersion: config.dovetail.sh/v1, kind: ProvisionArgs, clusterName: dovetail, region: us-west-2}
+        args: {apiVersion: config.dovetail.sh/v1alpha1, kind: ProvisionArgs, clusterName: dovetail, region: us-west-2}
       - name: NodeResourcesFit
         args: {scoringStrategy: {type: MostAllocated}}
 `

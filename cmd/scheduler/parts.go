@@ -31,6 +31,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/podevents"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioningrequest"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
@@ -48,6 +49,7 @@ type parts struct {
 	launch   *launch.Controllers
 	events   *podevents.Recorder
 	buffers  *buffers.Controller
+	requests *provisioningrequest.Controller
 	life     *lifecycle.Controller
 	ending   *disruption.Controller
 	metrics  *metrics
@@ -88,7 +90,10 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 // launching builds the controller that launches nodes, with what it is asked by and what it asks.
 func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler, profiles []profile, p *parts) error {
 	args := profiles[0].args
-	world, recheck, err := worlds(ctx, sched, profiles, d.others())
+	if err := d.knowDevices(profiles, sched); err != nil {
+		return err
+	}
+	world, recheck, err := worlds(ctx, sched, profiles, d.others(), d.classes.Devices())
 	if err != nil {
 		return err
 	}
@@ -110,7 +115,8 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	p.spending = spending.New(
 		spending.Config{NewImageNodes: *args.NewImageNodes, Budget: spending.Budget{DollarsPerHour: args.MaxDollarsPerHour, LaunchesPerMinute: args.MaxLaunchesPerMinute}},
 		spending.Parts{Clock: d.clock, Records: p.store, Owners: owners, Pending: p.pending, Types: p.provider.InstanceTypes,
-			Nodes: spending.Nodes{Taints: noExecute(cc.InformerFactory.Core().V1().Nodes().Lister()), Pods: boundTo}})
+			Nodes: spending.Nodes{Taints: noExecute(cc.InformerFactory.Core().V1().Nodes().Lister()), Pods: boundTo,
+				Pool: poolOf(cc.InformerFactory.Core().V1().Nodes().Lister(), d.cloud.nodeClass.Label())}})
 	if err := p.spending.Changes.Watch(cc.InformerFactory); err != nil {
 		return err
 	}
@@ -128,6 +134,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	daemons.OnChange(p.launch.Triggers.DaemonsChanged)
 	p.synced = append(p.synced, daemons.HasSynced)
 	p.keepBuffers(d, profiles, daemons.Admit)
+	p.answerRequests(d, profiles, daemons.Admit)
 	return nil
 }
 
@@ -137,7 +144,7 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, profiles [
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	p.life, err = lifecycle.New(lifecycle.Config{
 		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(), Kind: &d.cloud.nodeClass,
-		NodeFor: nodeOfClaim(d.cloud.nodeClass.GroupKind()), Registering: p.launch.Nodes.ClaimNamed, Registered: observe(p.provider), NotRegistered: notJoined(p.provider, p.store),
+		NodeFor: nodeOfClaim(d.cloud.nodeClass.GroupKind()), Registering: p.launch.Nodes.ClaimNamed, Registered: observe(p.provider, &d.cloud.nodeClass), NotRegistered: notJoined(p.provider, p.store),
 		ExpectedTaints: p.store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: p.store.Recorder(), Clock: d.clock,
 		Hold: p.external.Hold, Close: p.launch.Nodes.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,
 		GivingUp: func(claim, why string, fault *guard.Fault) {
@@ -149,7 +156,7 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, profiles [
 		return err
 	}
 	cfg := disruption.Config{
-		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: fence{d.reservations}, Nodes: quietNodes{p.life, p.launch.Chunks}, Needed: neededBy(p.launch.Chunks),
+		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: fence{d.reservations}, Nodes: quietNodes{p.life, p.launch.Chunks, p.launch.Bookings}, Needed: onceBooked(p.launch.Bookings, neededBy(p.launch.Chunks)),
 		Replacements: p.launch.Replacements, NodeClass: &d.cloud.nodeClass, Recount: p.launch.Triggers.Recount, Taken: blockOver(p.provider), Health: p.provider, HoldsRepair: p.spending.HoldsRepair, Lost: takenBack(p.provider), Leaving: rebalanceRecommended(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
 		Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: p.external.Hold, Recorder: p.store.Recorder(), Clock: d.clock,
 	}
@@ -194,7 +201,7 @@ func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *schedule
 			p.synced = append(p.synced, read.HasSynced)
 		}
 	}
-	return nil
+	return p.watchDevices(cc)
 }
 
 // connect has the parts hear of each other's changes.
@@ -211,6 +218,7 @@ func (p *parts) connect(ctx context.Context) {
 	p.store.OnPool(func() { p.provider.OfferDedicated(dedicatedClasses(p.store)) })
 	p.external.OnChange(p.launch.Ownership.HoldChanged)
 	p.store.OnNodeClass(func(nc status.Object, gone bool) {
+		p.declareDevices(nc, gone)
 		if gone {
 			p.provider.DeleteNodeClass(nc.GetName())
 		} else {
@@ -244,6 +252,7 @@ func (p *parts) claimChanged(c *capacity.Claim, gone bool) {
 	if c.Registered && c.NodeName != "" {
 		p.launch.Nodes.ClaimNamed(c.Name, c.NodeName, c.ProviderID)
 	}
+	p.launch.Nodes.DevicesOfClaim(c, gone)
 	p.life.ClaimChanged(c.Name)
 	p.ending.Changed()
 }

@@ -65,6 +65,25 @@ func TestCapacityBuffersMayBeRead(t *testing.T) {
 	}
 }
 
+// Of ProvisioningRequests only the status is written.
+func TestProvisioningRequestsMayBeRead(t *testing.T) {
+	for _, folder := range []string{"replace", "secondary"} {
+		files, err := manifests.Folder(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster, _ := rules(files)
+		if !may(cluster, "patch", "autoscaling.x-k8s.io", "provisioningrequests/status", "") {
+			t.Errorf("%s: may not write the status of ProvisioningRequests", folder)
+		}
+		for verb, want := range map[string]bool{"list": true, "watch": true, "patch": false, "delete": false} {
+			if may(cluster, verb, "autoscaling.x-k8s.io", "provisioningrequests", "") != want {
+				t.Errorf("%s: %s ProvisioningRequests: %t, want %t", folder, verb, !want, want)
+			}
+		}
+	}
+}
+
 // The shipped rules allow what the spending guard reads and writes: the API servers of other tests don't check authorization.
 func TestSpendingGuardMayDoWhatItDoes(t *testing.T) {
 	for _, folder := range []string{"replace", "secondary"} {

@@ -147,3 +147,30 @@ func TestSceneBuffersComeAndGo(t *testing.T) {
 		})
 	}})
 }
+
+// A user deletes what was bought for a buffer, again and again, which pauses launches for it. Another buffer of the same kind isn't held back by
+// that, and the probe is bought for the one that is paused, although the other one lacks capacity, too.
+func TestSceneBufferIsProbedBesideAnother(t *testing.T) {
+	play(t, chaos.Scene{Play: func(s *chaos.Stage) {
+		s.Limit(40)
+		s.Create(chaos.Class("default"), chaos.Pool("default", "default"), podTemplate(), capacityBuffer("z-paused", 3))
+		s.Start()
+		for range 3 { // the last one is a probe, so that the next one is a quarter of an hour later
+			s.Until("a node is launched", 20*time.Minute, func() string {
+				if len(s.Claims()) == 0 {
+					return "no NodeClaim"
+				}
+				return ""
+			})
+			for _, c := range s.Claims() {
+				s.Delete(c)
+			}
+			s.Pass(30 * time.Second)
+		}
+		s.AtLeast("pauses", len(s.Opened()), 1)
+		s.Create(capacityBuffer("a-other", 12))
+		s.Until("the other buffer is full", 5*time.Minute, full(s, "a-other"))
+		s.Until("the buffer that was paused is full", 30*time.Minute, full(s, "z-paused"))
+		s.AtMost("machines", s.Launched(), 24)
+	}})
+}

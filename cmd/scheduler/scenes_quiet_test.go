@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,7 +39,7 @@ func quiet(t *testing.T, scene chaos.Scene) {
 
 // withArgs is the whole scheduler with more arguments of Provision.
 func withArgs(args string) chaos.Program {
-	config := strings.Replace(hostedConfig, "region: us-west-2}", "region: us-west-2, "+args+"}", 1)
+	config := withArg(hostedConfig, args)
 	return func(ctx context.Context, p chaos.Process) error { return host(ctx, p, config, nil) }
 }
 

@@ -3,14 +3,12 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,40 +23,6 @@ import (
 
 // Used nodes are emptied to save money: the bill comes close to that of a fresh plan, no pod is evicted before there is room for it, and
 // whatever breaks meanwhile leaves nothing behind.
-
-// saving is a pool that consolidates. Moving pods costs restart, which is the default if it is empty.
-func saving(restart string, budget string) *karpv1.NodePool {
-	pool := chaos.Pool("default", "default", ec2nc.LabelInstanceCategory+"=c,m,r", ec2nc.LabelInstanceCPU+"=4,8,16")
-	pool.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmptyOrUnderutilized
-	pool.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: budget}}
-	if restart != "" {
-		pool.Annotations = map[string]string{"dovetail.sh/restart-cost": restart}
-	}
-	return pool
-}
-
-// services are Deployments of several shapes that need about so many nodes, by app.
-func services(nodes int) map[string]*appsv1.Deployment {
-	out := map[string]*appsv1.Deployment{}
-	for i, shape := range []struct{ cpu, memory string }{
-		{"250m", "512Mi"}, {"500m", "2Gi"}, {"1", "1Gi"}, {"1", "6Gi"}, {"1500m", "3Gi"}, {"2", "4Gi"}, {"3", "12Gi"}, {"700m", "5Gi"},
-	} {
-		app := fmt.Sprintf("svc%d", i)
-		cpu := chaos.Template(app, shape.cpu, shape.memory)
-		millis := cpu.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
-		out[app] = chaos.Deployment(max(2, nodes*14500/8/int(millis)), cpu) // a node has about 15 CPUs
-	}
-	return out
-}
-
-// scaledTo returns how many replicas each has, after a change.
-func scaledTo(all map[string]*appsv1.Deployment, share float64) map[string]int {
-	out := map[string]int{}
-	for app, d := range all {
-		out[app] = int(float64(*d.Spec.Replicas)*share + 0.5)
-	}
-	return out
-}
 
 func createAll(s *chaos.Stage, all map[string]*appsv1.Deployment) {
 	for _, app := range slices.Sorted(maps.Keys(all)) {
@@ -78,15 +42,15 @@ func freshPrice(t *testing.T, nodes int, share float64) float64 {
 	t.Helper()
 	price := 0.0
 	report := chaos.RunScene(t, cluster.Scheme, chaos.Scene{Program: hosted, Play: func(s *chaos.Stage) {
-		all := services(nodes)
-		for app, n := range scaledTo(all, share) {
+		all := chaos.Services(nodes)
+		for app, n := range chaos.Scaled(all, share) {
 			all[app].Spec.Replicas = ptr.To(int32(n))
 		}
-		s.Create(chaos.Class("default"), saving("", "0"))
+		s.Create(chaos.Class("default"), chaos.Saving("", "0"))
 		createAll(s, all)
 		s.Pass(time.Minute)
 		s.Start()
-		s.Until("all run", 15*time.Minute, s.Running(scaledTo(services(nodes), share)))
+		s.Until("all run", 15*time.Minute, s.Running(chaos.Scaled(chaos.Services(nodes), share)))
 		price = s.Price()
 	}}, nil)
 	if len(report.Failures) > 0 {
@@ -101,16 +65,16 @@ func scaledIn(t *testing.T, restart string, within float64) {
 	nodes := whole(200, 30)
 	fresh := freshPrice(t, nodes, 0.6)
 	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) {
-		all := services(nodes)
-		s.Create(chaos.Class("default"), saving(restart, "10%"))
+		all := chaos.Services(nodes)
+		s.Create(chaos.Class("default"), chaos.Saving(restart, "10%"))
 		createAll(s, all)
 		s.Pass(time.Minute)
 		emptied := s.Emptied()
 		s.Start()
-		s.Until("all run", 15*time.Minute, s.Running(scaledTo(all, 1)))
+		s.Until("all run", 15*time.Minute, s.Running(chaos.Scaled(all, 1)))
 		before, bought := s.Price(), s.Launched()
 		s.Pass(65 * time.Minute)
-		to := scaledTo(all, 0.6)
+		to := chaos.Scaled(all, 0.6)
 		resize(s, all, to)
 		tell := func() {
 			n, evictions := emptied()
@@ -139,14 +103,14 @@ func TestSceneScaledInWithoutRestartCost(t *testing.T) { scaledIn(t, "0s", 1.03)
 
 // underused starts the product with services for about so many nodes, and scales them in.
 func underused(s *chaos.Stage, pool *karpv1.NodePool, nodes int, share float64) (all map[string]*appsv1.Deployment, left map[string]int) {
-	all = services(nodes)
+	all = chaos.Services(nodes)
 	s.Create(chaos.Class("default"), pool)
 	createAll(s, all)
 	s.Pass(time.Minute)
 	s.Start()
-	s.Until("all run", 15*time.Minute, s.Running(scaledTo(all, 1)))
+	s.Until("all run", 15*time.Minute, s.Running(chaos.Scaled(all, 1)))
 	s.Pass(5 * time.Minute)
-	left = scaledTo(all, share)
+	left = chaos.Scaled(all, share)
 	resize(s, all, left)
 	return all, left
 }
@@ -166,12 +130,12 @@ func settled(s *chaos.Stage, most time.Duration, want map[string]int) {
 func TestSceneKilledWhileItConsolidates(t *testing.T) {
 	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		emptied := s.Emptied()
-		all, left := underused(s, saving("0s", "30%"), whole(40, 20), 0.6)
+		all, left := underused(s, chaos.Saving("0s", "30%"), whole(40, 20), 0.6)
 		kills := s.KillOnceAt("create nodeclaims", "patch nodeclaims", "CreateFleet", "patch nodeclaims/status", "create nodes", "patch nodes", "delete nodeclaims",
 			"create pods/eviction", "create pods/binding", "TerminateInstances", "delete nodes")
 		for _, share := range []float64{0.5, 0.75, 0.4, 0.6, 0.3, 0.5, 0.25} {
 			s.Pass(15 * time.Minute)
-			left = scaledTo(all, share)
+			left = chaos.Scaled(all, share)
 			resize(s, all, left)
 		}
 		s.Pass(20 * time.Minute)
@@ -193,7 +157,7 @@ func TestSceneBudgetTightened(t *testing.T) {
 		}
 		s.Create(budget)
 		emptied := s.Emptied()
-		_, left := underused(s, saving("0s", "20%"), whole(40, 20), 0.6)
+		_, left := underused(s, chaos.Saving("0s", "20%"), whole(40, 20), 0.6)
 		for i := 0; ; i++ {
 			if n, _ := emptied(); n >= 2 {
 				break
@@ -225,15 +189,15 @@ func TestSceneBudgetTightened(t *testing.T) {
 func TestSceneReplacementRefused(t *testing.T) {
 	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) {
 		emptied := s.Emptied()
-		all := services(whole(30, 15))
-		s.Create(chaos.Class("default"), saving("0s", "20%"))
+		all := chaos.Services(whole(30, 15))
+		s.Create(chaos.Class("default"), chaos.Saving("0s", "20%"))
 		createAll(s, all)
 		s.Pass(time.Minute)
 		s.Start()
-		s.Until("all run", 15*time.Minute, s.Running(scaledTo(all, 1)))
+		s.Until("all run", 15*time.Minute, s.Running(chaos.Scaled(all, 1)))
 		s.Pass(5 * time.Minute)
 		s.Cloud().SetCapacity(ec2.Any, ec2.Any, ec2.Any, 0)
-		left := scaledTo(all, 0.5)
+		left := chaos.Scaled(all, 0.5)
 		bought := s.Launched()
 		resize(s, all, left)
 		s.Pass(40 * time.Minute)
@@ -269,7 +233,7 @@ func TestSceneDemandComesFirst(t *testing.T) {
 		s.Emptied()
 		big := chaos.Deployment(4, chaos.Template("big", "13", "10Gi"))
 		small := chaos.Deployment(4, chaos.Template("small", "1500m", "3Gi", chaos.OnePerNode))
-		s.Create(chaos.Class("default"), saving("0s", "100%"), big, small)
+		s.Create(chaos.Class("default"), chaos.Saving("0s", "100%"), big, small)
 		s.Pass(time.Minute)
 		s.Start()
 		s.Until("all run", 15*time.Minute, s.Running(map[string]int{"big": 4, "small": 4}))

@@ -108,7 +108,7 @@ func (a scoreArm) measure(t *testing.T) {
 	m, begun := &scoreMeter{}, time.Now()
 	report := chaos.RunScene(t, cluster.Scheme, chaos.Scene{Seed: *scoreSeed, Program: a.program(m), Play: func(s *chaos.Stage) {
 		l := newScoreLoad(*scoreSeed, *scoreNodes)
-		pool := saving("", "10%")
+		pool := chaos.Saving("", "10%")
 		if *scoreEmpty {
 			pool.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationPolicyWhenEmpty
 		}

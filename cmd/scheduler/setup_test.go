@@ -225,7 +225,7 @@ func (d *dovetail) twoProfiles(ctx context.Context, t *testing.T, bare bool, rep
 	ours := &profiles[1]
 	ours.Plugins.MultiPoint.Enabled = append(ours.Plugins.MultiPoint.Enabled, schedulerapi.Plugin{Name: provision.Name}, schedulerapi.Plugin{Name: binder.Name})
 	ours.PluginConfig = append(ours.PluginConfig, schedulerapi.PluginConfig{Name: provision.Name, Args: &runtime.Unknown{
-		Raw: []byte(`{"apiVersion": "config.dovetail.sh/v1", "kind": "ProvisionArgs", "clusterName": "test", "region": "us-west-2"}`)}})
+		Raw: []byte(`{"apiVersion": "config.dovetail.sh/v1alpha1", "kind": "ProvisionArgs", "clusterName": "test", "region": "us-west-2"}`)}})
 	registry := frameworkruntime.Registry{}
 	for _, register := range d.plugins() {
 		if err := register(registry); err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
+	"github.com/dovetail-scheduler/dovetail/manifests"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
@@ -54,7 +55,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer boots.Close()
-	sim, err := ec2.New(ec2.Config{Speed: 20, Cluster: "dovetail", Machines: boots})
+	sim, err := ec2.New(ec2.Config{Speed: 20, Cluster: "dovetail", Machines: boots, Policy: manifests.IAMPolicy()})
 	if err != nil {
 		t.Fatal(err)
 	}

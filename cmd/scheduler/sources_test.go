@@ -149,7 +149,7 @@ func TestEffectiveValues(t *testing.T) {
 		t.Fatalf("%v: %s", err, answer.Body)
 	}
 	want := effective{
-		TypeMeta: metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1", Kind: "Effective"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1alpha1", Kind: "Effective"},
 		Profiles: []effectiveProfile{{SchedulerName: "x", Provision: p.args, Binder: p.binder}}, Problem: problem.Error(), Cloud: "no prices",
 		Pools:  []effectivePool{{Name: "a", NodeClass: "c", Weight: 3, Schedulers: []string{"x"}, Unready: "broken", InstanceTypes: 2}},
 		Claims: claimCount{All: 3, Launched: 2, Registered: 1, Initialized: 1}, Ledger: ledger.Summary{Pods: map[string]int{}},

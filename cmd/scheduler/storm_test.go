@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
 )
 
-// storming is the whole scheduler with what a history has drawn for it: a third-party plugin, a profile without ours.
+// storming is the whole scheduler with what a history has drawn for it: a third-party plugin, a profile without ours, a queue.
 func storming(ctx context.Context, p chaos.Process) error {
 	config := hostedConfig
 	var more frameworkruntime.Registry
@@ -21,10 +21,17 @@ func storming(ctx context.Context, p chaos.Process) error {
 			return &picky{p.Refuses.Refuses}, nil
 		}}
 	}
+	if p.Queue {
+		config = withArg(config, "interruptionQueue: dovetail")
+	}
 	if p.Plain {
 		config += "  - schedulerName: " + chaos.PlainScheduler + "\n"
 	}
 	return host(ctx, p, config, more)
+}
+
+func withArg(config, arg string) string {
+	return strings.Replace(config, "region: us-west-2}", "region: us-west-2, "+arg+"}", 1)
 }
 
 func withPlugin(config string) string {

@@ -39,7 +39,7 @@ func own(folders ...string) []string {
 }
 
 // launching is all that turns demand into instances: the launcher, and the packages that it is made of.
-var launching = own("pkg/launch", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/moves", "pkg/staticpool", "pkg/daemons", "pkg/podevents")
+var launching = own("pkg/launch", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/moves", "pkg/staticpool", "pkg/daemons", "pkg/podevents", "pkg/bookings")
 
 // Rules of the module.
 var Rules = []Rule{
@@ -116,6 +116,13 @@ var Rules = []Rule{
 	{"pkg/buffers", []string{framework, scheduler, awsSDK, ec2Types}, "it reads API objects and says what they ask for"},
 	{"pkg/buffers", append(own("pkg/aws", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "who keeps the capacity is an interface of this package"},
 
+	{"pkg/provisioningrequest", []string{framework, scheduler, awsSDK, ec2Types}, "it reads API objects and says what they ask for"},
+	{"pkg/provisioningrequest", own("pkg/aws", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it tells what is asked for; who launches doesn't hear of it"},
+	{"pkg/provisioningrequest/v1", append(own("pkg", "plugins"), clientGo, runtime, awsSDK, ec2Types), "types of an API, for whoever reads them"},
+
+	{"pkg/bookings", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "requests come in as values, plans and launches are interfaces"},
+	{"pkg/bookings", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins", "pkg/provisioningrequest"), "it proposes; who carries it out imports it"},
+
 	{"pkg/observe", own("pkg", "plugins"), "it knows no kind of object"},
 	{"pkg/poolmetrics", append(own("pkg", "plugins"), clientGo, awsSDK, karpTypes), "all parts have metrics by pool, so it leans on none of them"},
 	{"pkg/karpentermetrics", append(own("pkg/aws", "pkg/karpenter", "pkg/capacity", "pkg/cloudprovider", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), append(launching, clientGo, awsSDK, karpTypes)...), "all parts count in it, so it leans on none of them"},
@@ -137,6 +144,7 @@ var Rules = []Rule{
 	{"pkg", []string{"testing", "k8s.io/kubernetes/test"}, "what is shipped holds no test code"},
 	{"plugins", []string{"testing", "k8s.io/kubernetes/test"}, "what is shipped holds no test code"},
 
+	{"test/outside", own("pkg", "plugins", "cmd"), "a judge that shared code with the product would share its mistakes"},
 	{"test/chaos", own("pkg", "plugins", "cmd"), "a checker that shared code with the product would share its mistakes"},
 	{"test/kubeapi", own("pkg", "plugins", "cmd"), "an API server that shared code with the product would share its mistakes"},
 	{"test/ec2", own("pkg", "plugins", "cmd"), "a simulator that shared code with the product would share its mistakes"},

@@ -22,7 +22,7 @@ func TestDashboardsAskForMetricsThatExist(t *testing.T) {
 		}
 		docs.Write(text)
 	}
-	for _, file := range []string{"dashboards/dovetail.json", "dashboards/alerts.yaml", "tools/dashboards/published.txt"} {
+	for _, file := range []string{"dashboards/dovetail.json", "charts/dovetail/files/alerts.yaml", "tools/dashboards/published.txt"} {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
 		if err != nil {
 			t.Fatal(err)

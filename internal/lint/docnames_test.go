@@ -423,10 +423,30 @@ func TestDocumentedLinksLead(t *testing.T) {
 		return nil
 	}
 	each(t, docs, ".md", check)
-	if err := check(filepath.Join("..", "..", "README.md")); err != nil {
-		t.Error(err)
+	for _, page := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"} {
+		if err := check(filepath.Join("..", "..", page)); err != nil {
+			t.Error(err)
+		}
 	}
 	if links < 80 {
 		t.Errorf("only %d links were found: this test looks at the wrong files", links)
+	}
+}
+
+// docs/README.md has every page of docs, so that each can be found.
+func TestEveryPageIsListed(t *testing.T) {
+	docs := filepath.Join("..", "..", "docs")
+	index, err := os.ReadFile(filepath.Join(docs, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob(filepath.Join(docs, "*.md"))
+	if err != nil || len(paths) < 20 {
+		t.Fatalf("%d pages: %v", len(paths), err)
+	}
+	for _, path := range paths {
+		if page := filepath.Base(path); page != "README.md" && !strings.Contains(string(index), "("+page+")") {
+			t.Errorf("docs/README.md doesn't list %s", page)
+		}
 	}
 }

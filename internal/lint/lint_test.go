@@ -79,7 +79,7 @@ func TestRules(t *testing.T) {
 		{"no private words", "pkg/x/x.go", `package x; var knapsack, tag = 1, "dovetail.sh/wave"`, 0},
 		{"names under dovetail.sh in one place", "pkg/x/x.go", `package x; const a = "dovetail.sh/bind"`, 1},
 		{"names under dovetail.sh in one place", "plugins/x/x.go", `package x; const a, b = "annotation dovetail.sh/retry: at once", "dovetail.sh"`, 2},
-		{"names under dovetail.sh in one place", "pkg/x/x.go", `package x; const a = "config.dovetail.sh/v1"`, 0},
+		{"names under dovetail.sh in one place", "pkg/x/x.go", `package x; const a = "config.dovetail.sh/v1alpha1"`, 0},
 		{"names under dovetail.sh in one place", "pkg/x/x_test.go", `package x; const a = "dovetail.sh/bind"`, 0},
 		{"names under dovetail.sh in one place", "pkg/objects/names.go", `package objects; const a = "dovetail.sh/bind"`, 0},
 		{"no cloud's node class outside the cloud", "pkg/karpenter/store/x.go", "package x\n// f is about an EC2NodeClass.\nfunc f() { g(\"karpenter.k8s.aws/ec2nodeclass\") }", 2},

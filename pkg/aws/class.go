@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -31,6 +32,8 @@ type resolved struct {
 	placement     placementgroup.Group
 	// dedicated: offerings on single-tenant hardware are included.
 	dedicated bool
+	// hash is the class's, as its NodeClaims record it.
+	hash string
 	// unready is why nodes of the class can't be launched, naming object and field; nil when they can.
 	unready error
 }
@@ -43,6 +46,9 @@ func (r *resolved) reservation(id string) *capacityreservation.Reservation {
 	}
 	return &r.reservations[i]
 }
+
+// version returns the version of the class that nodes report for.
+func (r *resolved) version() reported.Class { return reported.Class{Name: r.class.Name, Hash: r.hash} }
 
 // class is a node class and the state of its resolution. Each part of it is looked up again when it is due.
 //

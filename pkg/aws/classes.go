@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
@@ -21,9 +22,9 @@ const blockOver = 40 * time.Minute
 
 // classes are the node classes. While Run runs, each has a goroutine that resolves it.
 type classes struct {
-	clock   clock.WithTicker
-	account account
-	learned *learned
+	clock    clock.WithTicker
+	account  account
+	reported *reported.Nodes
 	// changed is called when what a class can run may differ from before. It is called without a lock.
 	changed func()
 
@@ -39,7 +40,7 @@ type classes struct {
 }
 
 func newClasses(c clock.WithTicker, a account, changed func()) *classes {
-	return &classes{clock: c, account: a, learned: newLearned(changed), changed: changed, byName: map[string]*class{}, stops: map[string]context.CancelFunc{}}
+	return &classes{clock: c, account: a, reported: reported.NewNodes(), changed: changed, byName: map[string]*class{}, stops: map[string]context.CancelFunc{}}
 }
 
 // run resolves all classes until ctx ends; it returns when all of its goroutines have ended.

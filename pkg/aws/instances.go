@@ -140,6 +140,7 @@ func (l *instances) describe(ctx context.Context, filters ...ec2types.Filter) ([
 		for _, r := range page.Reservations {
 			for i := range r.Instances {
 				inst := l.named(instanceOf(&r.Instances[i]))
+				inst.CloudInitialized = l.cluster.Known().EKS()
 				if ip := awssdk.ToString(r.Instances[i].Ipv6Address); ip != "" && l.cluster.Known().IPv6() {
 					inst.InternalIP = ip // its kubelet leaves the addresses of a Node that exists alone, and pods on the host's network have them for life
 				}

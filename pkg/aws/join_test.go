@@ -92,6 +92,36 @@ func TestClusterThatEKSDoesNotKnow(t *testing.T) {
 	}
 }
 
+// EKS runs a cloud controller manager. Whether another cluster has one isn't known.
+func TestCloudInitialized(t *testing.T) {
+	for name, tc := range map[string]struct {
+		configure func(*Config, *sim.Config)
+		want      bool
+	}{
+		"EKS": {nil, true},
+		"all is configured": {func(c *Config, _ *sim.Config) {
+			c.ClusterEndpoint, c.ClusterCABundle, c.ClusterCIDR, c.KubernetesVersion = "https://cluster.invalid", "Y2E=", "10.100.0.0/16", "1.36"
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *Config, s *sim.Config) {
+				if tc.configure != nil {
+					tc.configure(c, s)
+				}
+			})
+			w.SetNodeClass(nodeClass())
+			w.types("default")
+			res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := w.Describe(w.ctx, res.Instances[0].ID); err != nil || got.CloudInitialized != tc.want {
+				t.Errorf("initialized by the cloud: %t, want %t (%v)", got.CloudInitialized, tc.want, err)
+			}
+		})
+	}
+}
+
 // In an IPv6 cluster, interfaces have IPv6 addresses, of which the first is the node's, and the metadata service is reachable by IPv6.
 func TestIPv6Cluster(t *testing.T) {
 	w := newWorld(t, func(_ *Config, s *sim.Config) { s.IPv6 = true })

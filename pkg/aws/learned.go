@@ -3,15 +3,13 @@ package aws
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -22,53 +20,21 @@ type discovered struct {
 	NodeName bootstrap.NameForm `json:"nodeName,omitempty"`
 	// Memory is the capacity in bytes by image and instance type, for images that the class uses now.
 	Memory map[string]map[string]int64 `json:"memory,omitempty"`
+	// Kept is what kubelets keep from pods, by image and instance type, where user data doesn't tell it. Class is the hash of the class
+	// that it holds for.
+	Class string                              `json:"class,omitempty"`
+	Kept  map[string]map[string]reported.Kept `json:"kept,omitempty"`
 }
 
-// learned is the actual memory of nodes, by instance type and image, as soon as one node has reported it. What hypervisor and kernel
-// reserve for themselves is not published; until it is known, a share is subtracted that is enough for almost all types.
-type learned struct {
-	changed func()
-	mu      sync.Mutex // serializes writers of now
-	now     atomic.Pointer[map[typeAndImage]int64]
-}
-
-type typeAndImage struct{ instanceType, image string }
-
-func newLearned(changed func()) *learned {
-	l := &learned{changed: changed}
-	l.now.Store(&map[typeAndImage]int64{})
-	return l
-}
-
-// see records amounts and reports whether any is new. The smallest counts: nodes of a type differ by a few pages.
-func (l *learned) see(amounts map[typeAndImage]int64) (changed bool) {
-	l.mu.Lock()
-	old := *l.now.Load()
-	var next map[typeAndImage]int64
-	for key, bytes := range amounts {
-		have, ok := old[key]
-		bytes -= bytes % (1 << 20) // ignore differences of a few pages
-		if key.instanceType == "" || key.image == "" || bytes <= 0 || ok && bytes >= have {
-			continue
-		}
-		if next == nil {
-			next = maps.Clone(old)
-		}
-		next[key] = bytes
-	}
-	if next != nil {
-		l.now.Store(&next)
-	}
-	l.mu.Unlock()
-	if next != nil {
-		l.changed()
-	}
-	return next != nil
-}
-
-// ObserveNode learns from a registered node. It may be called with the same node many times, and doesn't block.
+// ObserveNode learns from a registered node. It doesn't block.
 func (s *classes) ObserveNode(n cloudprovider.RegisteredNode) {
-	news := s.learned.see(map[typeAndImage]int64{{n.InstanceType, n.ImageID}: n.Memory})
+	news := s.reported.See(reported.Node{
+		ClassKey: reported.ClassKey{Class: reported.Class{Name: n.NodeClass, Hash: n.NodeClassHash}, Key: reported.Key{InstanceType: n.InstanceType, Image: n.ImageID}},
+		Capacity: n.Capacity, Allocatable: n.Allocatable,
+	})
+	if news {
+		s.changed()
+	}
 	c := s.get(n.NodeClass)
 	if c == nil {
 		return
@@ -123,13 +89,21 @@ func (s *classes) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	if l.NodeName != bootstrap.NameUnknown && c.nodeName.Load() == nil {
 		c.nameSeen(l.NodeName)
 	}
-	amounts := map[typeAndImage]int64{}
+	news := false
 	for image, types := range l.Memory {
 		for name, bytes := range types {
-			amounts[typeAndImage{name, image}] = bytes
+			news = s.reported.Recall(reported.ClassKey{Key: reported.Key{InstanceType: name, Image: image}}, bytes, reported.Kept{}) || news
 		}
 	}
-	s.learned.see(amounts)
+	for image, types := range l.Kept {
+		for name, kept := range types {
+			key := reported.ClassKey{Class: reported.Class{Name: nc.Name, Hash: l.Class}, Key: reported.Key{InstanceType: name, Image: image}}
+			news = s.reported.Recall(key, 0, kept) || news
+		}
+	}
+	if news {
+		s.changed()
+	}
 }
 
 // discoveredBy returns what is known of the class and worth recording.
@@ -142,21 +116,34 @@ func (s *classes) discoveredBy(c *class) discovered {
 	if r == nil {
 		return l
 	}
-	for key, bytes := range *s.learned.now.Load() {
-		for i := range r.images {
-			if r.images[i].id != key.image {
-				continue
-			}
-			if l.Memory == nil {
-				l.Memory = map[string]map[string]int64{}
-			}
-			if l.Memory[key.image] == nil {
-				l.Memory[key.image] = map[string]int64{}
-			}
-			l.Memory[key.image][key.instanceType] = bytes
-		}
+	known := s.reported.Now()
+	uses := map[string]bool{}
+	for i := range r.images {
+		image := r.images[i].id
+		uses[image] = true
+		known.Images(image, func(name string, bytes int64) { put(&l.Memory, image, name, bytes) })
 	}
+	if r.settings == nil || !r.settings.Own.Script {
+		return l
+	}
+	known.OfClass(r.version(), func(k reported.Key, kept reported.Kept) {
+		if uses[k.Image] {
+			put(&l.Kept, k.Image, k.InstanceType, kept)
+			l.Class = r.hash
+		}
+	})
 	return l
+}
+
+// put sets an entry of a map of maps.
+func put[V any](m *map[string]map[string]V, first, second string, v V) {
+	if *m == nil {
+		*m = map[string]map[string]V{}
+	}
+	if (*m)[first] == nil {
+		(*m)[first] = map[string]V{}
+	}
+	(*m)[first][second] = v
 }
 
 // learnedPause is the time between two attempts to record what was learned, so that a burst of nodes is written once.
@@ -172,7 +159,7 @@ func (s *classes) keepLearned(ctx context.Context, c *class, next *time.Time) ti
 		return 0
 	}
 	l := s.discoveredBy(c)
-	if l.NodeName == bootstrap.NameUnknown && len(l.Memory) == 0 {
+	if l.NodeName == bootstrap.NameUnknown && len(l.Memory)+len(l.Kept) == 0 {
 		return 0
 	}
 	raw, err := json.Marshal(l)

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,14 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const mi = int64(1) << 20
+
+func ofMemory(bytes int64) capacity.Resources { return capacity.Resources{"memory": bytes} }
 
 // plainImage returns the class's image for amd64 instances without devices.
 func plainImage(st ec2nc.EC2NodeClassStatus) string {
@@ -44,13 +50,13 @@ func TestMemoryIsLearned(t *testing.T) {
 	}{
 		{"a guess", "", 0, 7577, 6903},
 		{"another image's node says nothing", "ami-other", 7000 * mi, 7577, 6903},
-		{"the first node", image, 7700*mi + 4096, 7700, 7026},
-		{"a few pages less are no news", image, 7700 * mi, 7700, 7026},
-		{"a smaller one", image, 7699*mi + 7, 7699, 7025},
-		{"a larger one does not count", image, 7800 * mi, 7699, 7025},
+		{"the first node", image, 7700*mi + 4096, 7684, 7010},
+		{"a few pages less are no news", image, 7700 * mi, 7684, 7010},
+		{"a smaller one", image, 7699*mi + 7, 7683, 7009},
+		{"a larger one does not count", image, 7800 * mi, 7683, 7009},
 	} {
 		version := w.Version()
-		n := cloudprovider.RegisteredNode{NodeClass: "default", InstanceType: "m5.large", ImageID: tt.image, Memory: tt.seen}
+		n := cloudprovider.RegisteredNode{NodeClass: "default", InstanceType: "m5.large", ImageID: tt.image, Capacity: ofMemory(tt.seen)}
 		w.ObserveNode(n)
 		before := w.types("default")
 		total, free := memory()
@@ -78,8 +84,8 @@ func TestWhatIsDiscoveredIsKept(t *testing.T) {
 	})
 	w.SetNodeClass(nodeClass())
 	image := plainImage(w.status("default", isReady("True")))
-	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", Name: "i-1", InstanceID: "i-1", InstanceType: "m5.large", ImageID: image, Memory: 7700 * mi})
-	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", InstanceType: "c5.large", ImageID: "ami-of-yesterday", Memory: 1})
+	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", Name: "i-1", InstanceID: "i-1", InstanceType: "m5.large", ImageID: image, Capacity: ofMemory(7700 * mi)})
+	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", InstanceType: "c5.large", ImageID: "ami-of-yesterday", Capacity: ofMemory(1)})
 	var value string
 	select {
 	case value = <-kept:
@@ -91,7 +97,7 @@ func TestWhatIsDiscoveredIsKept(t *testing.T) {
 	}
 	later := w.later(time.Hour)
 	later.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Annotations = map[string]string{objects.AnnotationLearned: value} }))
-	if m := (*later.learned.now.Load())[typeAndImage{"m5.large", image}]; m != 7700*mi {
+	if m := later.classes.reported.Now().Memory(reported.Key{InstanceType: "m5.large", Image: image}); m != 7700*mi {
 		t.Errorf("memory %d MiB, want what was learned", m/mi)
 	}
 	if f := later.classes.get("default").form(bootstrap.AL2023); f != bootstrap.NameID {
@@ -132,7 +138,7 @@ func TestWhatIsDiscoveredIsKeptNowAndThen(t *testing.T) {
 		t.Errorf("nothing learned: again in %v, %d calls", d, calls)
 	}
 	see := func(memory int64) {
-		p.ObserveNode(cloudprovider.RegisteredNode{NodeClass: nc.Name, InstanceType: "m5.large", ImageID: "ami-1", Memory: memory * mi})
+		p.ObserveNode(cloudprovider.RegisteredNode{NodeClass: nc.Name, InstanceType: "m5.large", ImageID: "ami-1", Capacity: ofMemory(memory * mi)})
 	}
 	for i, step := range []struct {
 		do    func()
@@ -150,6 +156,60 @@ func TestWhatIsDiscoveredIsKeptNowAndThen(t *testing.T) {
 		step.do()
 		if d := keep(); d != step.again || calls != step.calls {
 			t.Errorf("step %d: again in %v, %d calls; want %v, %d", i, d, calls, step.again, step.calls)
+		}
+	}
+}
+
+// What a script tells a kubelet is known from the nodes that it has started. Other types of the class are expected to keep as much beyond what is
+// computed, the class's record tells it to the next process, and an edit of the class starts again.
+func TestWhatKubeletsKeepIsLearned(t *testing.T) {
+	records := make(chan string, 10)
+	w := newWorld(t)
+	w.OnLearned(func(_, value string) error { records <- value; return nil })
+	class := func(script string, generation int64) *ec2nc.EC2NodeClass {
+		return nodeClass(func(nc *ec2nc.EC2NodeClass) {
+			nc.Spec.AMIFamily, nc.Spec.AMISelectorTerms = ptr.To("Custom"), []ec2nc.AMISelectorTerm{{Tags: map[string]string{"team": "platform"}}}
+			nc.Spec.UserData, nc.Generation = ptr.To("#!/bin/bash\nkubeadm join "+script+"\n"), generation
+			nc.Annotations = map[string]string{objects.AnnotationNodeName: string(bootstrap.NamePrivateDNS)}
+		})
+	}
+	shown := func(of *world, name string) capacity.Resources {
+		a := typeOf(of.types("default"), name).Allocatable
+		return capacity.Resources{"cpu": a["cpu"], "memory": a["memory"] / mi, "pods": a["pods"]}
+	}
+	w.SetNodeClass(class("a", 1))
+	before := shown(w, "m5.large")
+	image := typeOf(w.types("default"), "m5.large").Image
+	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", NodeClassHash: w.classes.resolved("default").hash, InstanceType: "m5.large", ImageID: image,
+		Capacity: capacity.Resources{"cpu": 2000, "memory": 7700 * mi, "pods": 110}, Allocatable: capacity.Resources{"cpu": 1500, "memory": 6000 * mi, "pods": 110}})
+	want := capacity.Resources{"cpu": 1500, "memory": 5984, "pods": 110} // a margin of 16 MiB
+	if diff := cmp.Diff(want, shown(w, "m5.large")); diff != "" {
+		t.Errorf("allocatable (-want +got):\n%s", diff)
+	}
+	if cpu := shown(w, "c5.large")["cpu"]; cpu != 1500 {
+		t.Errorf("%dm CPU are planned on the other type, want 1500m: 430m beyond the image's 70m", cpu)
+	}
+	record := ""
+	for !strings.Contains(record, `"kept"`) {
+		select {
+		case record = <-records:
+		case <-time.After(60 * time.Second):
+			t.Fatalf("what kubelets keep is not recorded, only %s", record)
+		}
+	}
+	other := newWorld(t)
+	again := class("a", 1)
+	again.Annotations[objects.AnnotationLearned] = record
+	other.SetNodeClass(again)
+	if diff := cmp.Diff(want, shown(other, "m5.large")); diff != "" {
+		t.Errorf("allocatable, after another process has read the record (-want +got):\n%s", diff)
+	}
+	w.SetNodeClass(class("b", 2))
+	for deadline := time.After(60 * time.Second); shown(w, "m5.large")["cpu"] != before["cpu"]; { // the memory is the image's
+		select {
+		case <-w.changed:
+		case <-deadline:
+			t.Fatalf("with another script: %v, before: %v", shown(w, "m5.large"), before)
 		}
 	}
 }

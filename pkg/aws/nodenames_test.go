@@ -35,7 +35,8 @@ func TestNameFormIsLearned(t *testing.T) {
 		t.Errorf("named %q before anybody knows", i.NodeName)
 	}
 	short, _ := bootstrap.NameShortDNS.Name(&i)
-	seen := cloudprovider.RegisteredNode{NodeClass: "default", Name: short, InstanceID: i.ID, InternalIP: i.InternalIP, InstanceType: i.InstanceType, ImageID: i.ImageID}
+	seen := cloudprovider.RegisteredNode{NodeClass: "default", Name: short, InstanceID: i.ID, InternalIP: i.InternalIP, InstanceType: i.InstanceType, ImageID: i.ImageID,
+		NodeClassHash: w.classes.resolved("default").hash, Capacity: ofMemory(7700 * mi), Allocatable: ofMemory(7000 * mi)}
 	w.ObserveNode(seen)
 	if i := described(); i.NameUnsure || i.NodeName != short {
 		t.Errorf("named %q, unsure %v; want %q", i.NodeName, i.NameUnsure, short)

@@ -5,14 +5,17 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	corev1 "k8s.io/api/core/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -33,7 +36,7 @@ type offered struct {
 	regionData *catalog.Region
 	gone       *unavailable.State
 	left       *map[string]int
-	known      *map[typeAndImage]int64
+	known      *reported.Snapshot
 
 	// of holds the inputs of each of types, in the same order; zones are the labels of their offerings.
 	of    []madeFrom
@@ -44,6 +47,7 @@ type offered struct {
 type madeFrom struct {
 	hardware *catalog.Hardware
 	memory   int64
+	kept     reported.Kept
 }
 
 // InstanceTypes returns what the class can run and at what price, from memory. The same slice is returned as long as nothing changes;
@@ -71,7 +75,7 @@ func (p *Provider) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, er
 // offer computes the result for a class and reuses the parts of the last one that are still valid.
 func (p *Provider) offer(c *class, have *offered) *offered {
 	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.Region(), gone: p.State(),
-		left: p.counts.Left(), known: p.classes.learned.now.Load()}
+		left: p.counts.Left(), known: p.classes.reported.Now()}
 	f := next.regionData
 	switch {
 	case next.from == nil:
@@ -114,7 +118,9 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 	}
 	out := make([]*capacity.InstanceType, 0, len(f.Types))
 	n.of = make([]madeFrom, 0, len(f.Types))
+	node := nodeSettings(r)
 	at := 0 // index into have, which has the same order
+	kept := n.keptBy()
 	for _, h := range f.Types {
 		if !accepts(r, h) {
 			continue
@@ -124,8 +130,9 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 			continue
 		}
 		image := r.imageFor(h).id
-		from := madeFrom{h, (*n.known)[typeAndImage{h.Name, image}]}
-		t := &capacity.InstanceType{Name: h.Name, Image: image, Offers: offers, Special: h.Metal || len(h.GPUs)+len(h.Accelerators) > 0}
+		key := reported.Key{InstanceType: h.Name, Image: image}
+		from := madeFrom{h, n.known.Memory(key), kept(h, key)}
+		t := &capacity.InstanceType{Name: h.Name, Image: image, Offers: offers, Node: node, Special: h.Metal || len(h.GPUs)+len(h.Accelerators) > 0}
 		for i := range offers {
 			offers[i] = now(t, offers[i])
 		}
@@ -144,7 +151,7 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 			if r.placement.ID != "" {
 				t.Labels[ec2nc.LabelPlacementGroupID] = r.placement.ID
 			}
-			t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.Size(h, from.memory)
+			t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.Size(h, from.memory, from.kept)
 		}
 		out, n.of = append(out, t), append(n.of, from)
 	}
@@ -152,6 +159,46 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 		return have.types // callers compare slices by identity
 	}
 	return out
+}
+
+// nodeSettings returns what the class's own user data gives its nodes; nil: nothing. What Dovetail or the cloud determines is left out.
+func nodeSettings(r *resolved) *capacity.NodeSettings {
+	own := r.settings.Own
+	out := &capacity.NodeSettings{Taints: own.Taints, Unread: own.Script}
+	for key, value := range own.Labels {
+		domain, _, _ := strings.Cut(key, "/")
+		if karpv1.WellKnownLabels.Has(capacity.NormalLabel(key)) || key == corev1.LabelHostname || domain == "karpenter.sh" || strings.HasSuffix(domain, ".karpenter.sh") ||
+			domain == "karpenter.k8s.aws" {
+			continue
+		}
+		if out.Labels == nil {
+			out.Labels = map[string]string{}
+		}
+		out.Labels[key] = value
+	}
+	if len(out.Labels)+len(out.Taints) == 0 && !out.Unread {
+		return nil
+	}
+	return out
+}
+
+// keptBy returns a function that returns what kubelets on a type keep from pods: what such nodes have reported, or, where user data can't be
+// read, what the nodes of other types let expect.
+func (n *offered) keptBy() func(*catalog.Hardware, reported.Key) reported.Kept {
+	r := n.from
+	var more reported.Kept
+	n.known.OfClass(r.version(), func(k reported.Key, kept reported.Kept) {
+		if h := n.regionData.Find(k.InstanceType); h != nil {
+			more = more.Most(r.settings.More(h, kept))
+		}
+	})
+	return func(h *catalog.Hardware, k reported.Key) reported.Kept {
+		kept := n.known.Kept(reported.ClassKey{Class: r.version(), Key: k})
+		if kept == (reported.Kept{}) && more != (reported.Kept{}) && r.settings.Own.Script {
+			return r.settings.With(h, more)
+		}
+		return kept
+	}
 }
 
 // sameOffer reports whether two offerings of a type are equal in every respect.

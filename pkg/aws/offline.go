@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -100,7 +101,7 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 	if len(nc.Spec.CapacityReservationSelectorTerms) > 0 {
 		assumed = append(assumed, "no free capacity in capacity reservations")
 	}
-	from := &offered{from: r, regionData: o.regionData, gone: &unavailable.State{}, left: &map[string]int{}, known: &map[typeAndImage]int64{}}
+	from := &offered{from: r, regionData: o.regionData, gone: &unavailable.State{}, left: &map[string]int{}, known: &reported.Snapshot{}}
 	return from.build(o.region, nil), assumed, nil
 }
 

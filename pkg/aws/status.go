@@ -27,11 +27,17 @@ func (s *classes) publish(ctx context.Context, c *class, r *resolution) {
 		reservations: r.reserved.Value, reservedKnown: r.reserved.Known, placement: r.placed.Value,
 		unready: unready(r.class, conditions),
 	}
+	if ca, known := s.account.cluster.ClusterCA(); known && r.invalid == nil { // Hash ends the process where the alias is malformed
+		res.hash = nodeclass.Kind.Hash(r.class, ca)
+	}
 	stored, changed := c.put(r.class, res)
 	if !stored {
 		return
 	}
 	if changed {
+		if res.hash != "" {
+			s.reported.ForgetOthers(res.version())
+		}
 		s.changed()
 		klog.FromContext(ctx).V(2).Info("Resolved node class", "unready", res.unready, "subnets", len(res.subnets), "images", len(res.images))
 	}
@@ -82,6 +88,10 @@ func stamp(conditions []status.Condition, r *resolution, at time.Time) []status.
 	return conditions
 }
 
+// unreadMessage is the condition's message where a script starts the kubelet.
+const unreadMessage = "spec.userData: a script starts the kubelet, and not all that it tells it is known: the first node of each instance type shows how much it keeps " +
+	"from pods, and pods are bound only when the kubelet has registered"
+
 // conditions returns the conditions of a class, the last of them Ready.
 func (r *resolution) conditions() []status.Condition {
 	out := []status.Condition{
@@ -121,6 +131,9 @@ func (r *resolution) conditions() []status.Condition {
 	default:
 		valid := ok(ec2nc.ConditionTypeValidationSucceeded)
 		valid.Message = unused(spec, r.family)
+		if r.settings.Own.Script {
+			valid.Message = strings.Trim(valid.Message+"; "+unreadMessage, "; ")
+		}
 		out = append(out, valid)
 	}
 	ready := ok(status.ConditionReady)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -183,7 +184,7 @@ func TestResolve(t *testing.T) {
 // A chunk is like a pod of the template, without what only a pod can have.
 func TestChunkPod(t *testing.T) {
 	pod := chunkPod(buffer(func(*autoscalingv1beta1.CapacityBufferSpec) {}), ptr.To(template(func(t *corev1.PodTemplateSpec) {
-		t.Labels[labelGroup] = "gang"
+		t.Labels[objects.LabelPodGroup] = "gang"
 		t.Spec.NodeName, t.Spec.PriorityClassName, t.Spec.SchedulingGates = "n", "high", []corev1.PodSchedulingGate{{Name: "g"}}
 		t.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}, {Name: "tmp"}}
 		t.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data"}, {Name: "tmp"}}

@@ -65,11 +65,12 @@ type Controller struct {
 	changed  chan struct{} // a buffer has changed
 	reported chan struct{} // chunks have been looked at
 	resolved map[types.UID]*resolution
+	counted  counted
 }
 
 // New returns a Controller that does nothing before Run.
 func New(cfg Config) *Controller {
-	return &Controller{Config: cfg, changed: make(chan struct{}, 1), reported: make(chan struct{}, 1), resolved: map[types.UID]*resolution{}}
+	return &Controller{Config: cfg, changed: make(chan struct{}, 1), reported: make(chan struct{}, 1), resolved: map[types.UID]*resolution{}, counted: counted{}}
 }
 
 // Changed hears that a buffer was added, changed or deleted. Safe for concurrent use; returns at once.
@@ -164,7 +165,7 @@ func (c *Controller) resolve(ctx context.Context) time.Duration {
 // tell writes the status of buffers where it has changed.
 func (c *Controller) tell(ctx context.Context) {
 	all, known := c.Store.Buffers()
-	if !known || len(all) == 0 || c.Hold() != nil {
+	if !known || c.Hold() != nil {
 		return
 	}
 	states := map[types.UID]*ledger.BufferState{}
@@ -172,6 +173,7 @@ func (c *Controller) tell(ctx context.Context) {
 	for i := range report {
 		states[report[i].UID] = &report[i]
 	}
+	c.counted.count(all, states)
 	for _, b := range all {
 		r := c.resolved[b.UID]
 		if r == nil || b.DeletionTimestamp != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	chunks "github.com/dovetail-scheduler/dovetail/pkg/capacity/buffers"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // resolution is what a buffer asks for.
@@ -184,24 +184,11 @@ func chunkPod(b *autoscalingv1beta1.CapacityBuffer, template *corev1.PodTemplate
 	t := template.DeepCopy()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "capacity-buffer-" + b.Name, UID: b.UID, Labels: t.Labels, Annotations: t.Annotations,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(b, karpenter.CapacityBuffers.GroupVersionKind)}}, Spec: t.Spec}
-	delete(pod.Labels, labelGroup) // capacity is kept for single pods
+	delete(pod.Labels, objects.LabelPodGroup) // capacity is kept for single pods
 	spec := &pod.Spec
 	priority := autoscalingv1beta1.VirtualPodPriority
 	spec.NodeName, spec.SchedulingGates, spec.SchedulingGroup = "", nil, nil
 	spec.Priority, spec.PriorityClassName = &priority, ""
-	dropped := map[string]bool{}
-	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool {
-		drop := v.PersistentVolumeClaim != nil || v.Ephemeral != nil
-		dropped[v.Name] = drop
-		return drop
-	})
-	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
-		for i := range containers {
-			containers[i].VolumeMounts = slices.DeleteFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool { return dropped[m.Name] })
-		}
-	}
+	objects.DropClaims(spec)
 	return pod
 }
-
-// labelGroup names a pod's group for scheduler-plugins' Coscheduling.
-const labelGroup = "scheduling.x-k8s.io/pod-group"

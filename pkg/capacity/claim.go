@@ -216,6 +216,8 @@ type Instance struct {
 	Labels map[string]string
 	// Annotations are those that the cloud wants on the instance's claim; nil: none.
 	Annotations map[string]string
+	// CloudInitialized: a cloud controller manager initializes the instance's Node, if the Node has the taint that asks for it.
+	CloudInitialized bool
 	// EndReason is why the cloud ended the instance, in its own words; empty if it hasn't, or doesn't say.
 	EndReason string
 	// Taken: the cloud ended the instance because it wanted its capacity back. That counts as no failure.

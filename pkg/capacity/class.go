@@ -67,6 +67,8 @@ type Class struct {
 	ByOthers bool
 	// Drivers are the CSI drivers that must be on the node's CSINode before pods of this class may be bound.
 	Drivers []string
+	// Request is the name of the ProvisioningRequest whose booked capacity its pods use; empty: none.
+	Request string
 }
 
 // Scheduler returns the name of the pods' scheduler, which is part of Key.

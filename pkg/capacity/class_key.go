@@ -51,6 +51,9 @@ func (c *Class) hash(pod *corev1.Pod, vol VolumeInfo) ClassKey {
 	}
 	k.Text(c.Drivers...)
 	k.Text(strconv.FormatBool(vol.Unbound))
+	if c.Request != "" { // last, so that all other classes keep the keys that older versions recorded
+		k.Text(c.Request)
+	}
 	sum := sha256.Sum256(k)
 	return ClassKey(hex.EncodeToString(sum[:12]))
 }

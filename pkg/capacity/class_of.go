@@ -32,6 +32,8 @@ type VolumeInfo struct {
 	Attach map[string]int64
 	// Drivers are CSI drivers that the pod needs on its node, besides those in Attach.
 	Drivers []string
+	// Devices is the key of the devices that the pod's ResourceClaims ask for (DevicesOf); empty: none.
+	Devices string
 	// Unbound: one of the pod's PersistentVolumeClaims waits for its first consumer.
 	Unbound bool
 	// Problem is why the pod can't run on any node for now: a claim is missing, lost or waits for its volume.
@@ -50,9 +52,17 @@ func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) {
 	if said, ok := pod.Annotations[objects.AnnotationBind]; ok && said != bindEarly {
 		return nil, fmt.Errorf("%w: annotation %s is %q, it can only be %q", ErrNotPlannable, objects.AnnotationBind, said, bindEarly)
 	}
+	if vol.Devices != "" {
+		vol.Attach = maps.Clone(vol.Attach)
+		if vol.Attach == nil {
+			vol.Attach = map[string]int64{}
+		}
+		vol.Attach[vol.Devices] = 1
+	}
 	c := &Class{
 		Pod: pod, Namespace: pod.Namespace, Priority: schedhelper.PodPriority(pod), Requests: requests,
 		Tolerations: pod.Spec.Tolerations, HostPorts: HostPorts(pod), Volumes: vol.Attach,
+		Request: objects.RequestOf(pod),
 	}
 	if err := c.nodeTerms(pod, vol.Topology); err != nil {
 		return nil, err
@@ -62,6 +72,9 @@ func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) {
 	}
 	c.Labels = sharedLabels(pod, c)
 	c.Bind, c.BindReason = bindTime(pod, requests)
+	if vol.Devices != "" {
+		c.Bind, c.BindReason = BindInitialized, "uses devices, which a driver on its node has to publish"
+	}
 	c.Drivers = slices.Concat(slices.Collect(maps.Keys(vol.Attach)), vol.Drivers)
 	slices.Sort(c.Drivers)
 	c.Drivers = slices.Compact(c.Drivers)

@@ -229,3 +229,23 @@ func BenchmarkClassOf(b *testing.B) {
 		}
 	}
 }
+
+// Pods that name a ProvisioningRequest are of another class than those that don't, or that name another one; which annotation they use doesn't matter.
+func TestClassOfPodsThatNameARequest(t *testing.T) {
+	of := func(annotations map[string]string) *Class {
+		c, err := ClassOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Annotations: annotations}}, VolumeInfo{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	none, other := of(nil), of(map[string]string{"autoscaling.x-k8s.io/consume-provisioning-request": "other"})
+	newer := of(map[string]string{"autoscaling.x-k8s.io/consume-provisioning-request": "train"})
+	older := of(map[string]string{"cluster-autoscaler.kubernetes.io/consume-provisioning-request": "train"})
+	if newer.Key != older.Key || newer.Request != "train" || older.Request != "train" {
+		t.Errorf("%+v and %+v name the same request", newer, older)
+	}
+	if none.Key == newer.Key || other.Key == newer.Key || none.Request != "" {
+		t.Error("pods that name no request, or another one, are of the same class")
+	}
+}

@@ -25,11 +25,25 @@ type InstanceType struct {
 	Image string
 	// CapacityOverlaid: a NodeOverlay has added to Capacity and Allocatable.
 	CapacityOverlaid bool
-	// VolumeLimits is the number of volumes by CSI driver name and, under StorageOf, the bytes for volumes. What is not listed is
-	// unlimited.
+	// VolumeLimits is the number of volumes by CSI driver name and, under StorageOf, the bytes for volumes; under DevicesOf it is the number
+	// of pods. What is not listed is unlimited.
 	VolumeLimits map[string]int64
+	// Devices is the key of the devices of dynamic resource allocation that its nodes will have; empty: none are known. Types with the same
+	// key have the same devices.
+	Devices string
 	// Offers are the ways to buy it, in no particular order.
 	Offers []Offer
+	// Node is what nodes of the class bring along beside what their pool says, the same for all types of the class; nil: nothing.
+	Node *NodeSettings
+}
+
+// NodeSettings are what nodes of a class set themselves, as their user data has it.
+type NodeSettings struct {
+	// Labels and Taints are those that the kubelet would give a Node that it creates.
+	Labels map[string]string
+	Taints []corev1.Taint
+	// Unread: more may be set, so that less may be left for pods than Allocatable says.
+	Unread bool
 }
 
 // PriceOverlaid reports whether a NodeOverlay has set or changed the price of one of the offerings.

@@ -26,6 +26,8 @@ type TrialNode struct {
 	Pods []*corev1.Pod
 	// Instead: Pods are all the pods on the node; those that the cache has there are ignored.
 	Instead bool
+	// Devices is the key of the devices that the node will have, besides those that it has published (InstanceType.Devices).
+	Devices string
 }
 
 // Step puts a pod on a node.

@@ -43,8 +43,16 @@ type Node struct {
 	// VolumesFree is the number of volumes that can still be attached, by CSI driver, and under StorageOf the bytes that are free. What
 	// is not listed is unlimited.
 	VolumesFree map[string]int64
-	// Boot is equal for nodes that take equally long to boot, as far as that is known. In flight only.
+	// Kind is what is known of it before it is initialized. In flight only.
+	Kind NodeKind
+}
+
+// NodeKind is what nodes have in common that were planned alike.
+type NodeKind struct {
+	// Boot is equal for nodes that take equally long to boot, as far as that is known.
 	Boot string
+	// Devices is the key of the devices that the node will have (InstanceType.Devices).
+	Devices string
 }
 
 // Label returns a label of an existing node, or its name for the key of matchFields.

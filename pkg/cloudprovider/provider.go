@@ -94,10 +94,12 @@ type Observer interface {
 // RegisteredNode is a node whose kubelet has registered.
 type RegisteredNode struct {
 	NodeClass string
-	Name      string
+	// NodeClassHash is the hash of the node class that the claim was made from; empty: not recorded.
+	NodeClassHash string
+	Name          string
 	// InstanceID, InstanceType and ImageID are those of its instance.
 	InstanceID, InstanceType, ImageID string
-	// InternalIP and Memory (capacity, in bytes) are as the kubelet reports them.
-	InternalIP string
-	Memory     int64
+	// InternalIP, Capacity and Allocatable are as the kubelet reports them.
+	InternalIP            string
+	Capacity, Allocatable capacity.Resources
 }

@@ -331,10 +331,12 @@ func TestMovesThatAreGivenUp(t *testing.T) {
 // A move doesn't begin after ten minutes, whatever it waits for.
 func TestMoveTimeout(t *testing.T) {
 	for name, wait := range map[string]func(w *world, p *planner){
-		"nodes":              func(_ *world, p *planner) { p.ready = false },
-		"budget":             func(w *world, _ *planner) { w.pdb("web") },
-		"receiver not ready": func(w *world, _ *planner) { w.unready("node-receiver") },
-		"new node not ready": func(w *world, _ *planner) { w.unready("node-new") },
+		"nodes":                       func(_ *world, p *planner) { p.ready = false },
+		"budget":                      func(w *world, _ *planner) { w.pdb("web") },
+		"new node not known here yet": func(w *world, _ *planner) { w.named("new", "") },
+		"new node not seen here yet":  func(w *world, _ *planner) { w.named("new", "node-unseen") },
+		"receiver not ready":          func(w *world, _ *planner) { w.unready("node-receiver") },
+		"new node not ready":          func(w *world, _ *planner) { w.unready("node-new") },
 		"receiver cordoned": func(w *world, _ *planner) {
 			if err := w.changeNode("node-receiver", func(n *corev1.Node) { n.Spec.Unschedulable = true }); err != nil {
 				w.t.Fatal(err)
@@ -358,6 +360,16 @@ func TestMoveTimeout(t *testing.T) {
 			w.mustPass()
 			undone(t, w, p)
 		})
+	}
+}
+
+// named sets the name of a claim's Node.
+func (w *world) named(claim, node string) {
+	w.t.Helper()
+	c := w.claim(claim)
+	c.Status.NodeName = node
+	if err := w.claims.Update(w.t.Context(), c); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

@@ -120,9 +120,16 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 func (v *moves) receiving(s *cluster, mv *move) (missing, err error) {
 	names := mv.Receivers()
 	for _, id := range slices.Sorted(maps.Keys(mv.Claims)) {
-		if m := s.byName[mv.Claims[id]]; m != nil {
-			names = append(names, m.claim.Status.NodeName)
+		m := s.byName[mv.Claims[id]]
+		if m == nil {
+			continue
 		}
+		// What the reservations know comes from the scheduler's cache, which may be ahead of ours.
+		if _, err := s.nodes.Get(m.claim.Status.NodeName); err != nil && m.claim.DeletionTimestamp == nil && !v.terminations.deleted[m.uid()] {
+			missing = fmt.Errorf("the Node of NodeClaim %s, which takes its pods, isn't there yet", m.claim.Name)
+			continue
+		}
+		names = append(names, m.claim.Status.NodeName)
 	}
 	for _, name := range names {
 		n, getErr := s.nodes.Get(name)

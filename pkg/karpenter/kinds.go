@@ -9,6 +9,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
+	provisioningv1 "github.com/dovetail-scheduler/dovetail/pkg/provisioningrequest/v1"
 )
 
 // CustomKind is a custom resource of Karpenter's API or of a cloud.
@@ -28,9 +29,11 @@ var (
 		func() client.Object { return &karpv1.NodeClaim{} }, func() client.ObjectList { return &karpv1.NodeClaimList{} }}
 	NodeOverlays = CustomKind{overlayVersion.WithKind("NodeOverlay"), "nodeoverlays",
 		func() client.Object { return &karpv1alpha1.NodeOverlay{} }, func() client.ObjectList { return &karpv1alpha1.NodeOverlayList{} }}
-	// CapacityBuffers are of an API that other autoscalers implement, too.
+	// CapacityBuffers and ProvisioningRequests are of an API that other autoscalers implement, too.
 	CapacityBuffers = CustomKind{bufferVersion.WithKind("CapacityBuffer"), "capacitybuffers",
 		func() client.Object { return &autoscalingv1beta1.CapacityBuffer{} }, func() client.ObjectList { return &autoscalingv1beta1.CapacityBufferList{} }}
+	ProvisioningRequests = CustomKind{requestVersion.WithKind("ProvisioningRequest"), "provisioningrequests",
+		func() client.Object { return &provisioningv1.ProvisioningRequest{} }, func() client.ObjectList { return &provisioningv1.ProvisioningRequestList{} }}
 
 	// Provisioners and NodeTemplates are those of its older API.
 	Provisioners = CustomKind{provisionerVersion.WithKind("Provisioner"), "provisioners",

@@ -37,12 +37,18 @@ func NodeFor(c *capacity.Claim, inst capacity.Instance, declaredFeatures []strin
 	if hostname == "" {
 		hostname = inst.NodeName
 	}
-	completeLabels(labels, hostname)
+	completeLabels(labels, inst.NodeName) // a kubelet with an external cloud provider names its Node by its hostname
 	labels[excludeDisruption] = "true"
+	// The cloud controller manager would register the instance with load balancers while it is pending, which EC2 refuses, for all nodes of
+	// the load balancer at once. Registration removes the label.
+	labels[corev1.LabelNodeExcludeBalancers] = "true"
 
 	taints := addTaints(nil, c.Taints...)
 	taints = addTaints(taints, c.StartupTaints...)
 	taints = addTaints(taints, unregistered)
+	if inst.CloudInitialized {
+		taints = addTaints(taints, uninitialized)
+	}
 
 	var addresses []corev1.NodeAddress
 	if inst.InternalIP != "" {
@@ -50,7 +56,7 @@ func NodeFor(c *capacity.Claim, inst capacity.Instance, declaredFeatures []strin
 	}
 	addresses = append(addresses,
 		corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: hostname},
-		corev1.NodeAddress{Type: corev1.NodeHostName, Address: hostname})
+		corev1.NodeAddress{Type: corev1.NodeHostName, Address: inst.NodeName})
 
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

@@ -37,9 +37,10 @@ func TestNodeFor(t *testing.T) {
 			Labels: map[string]string{
 				"team": "a", "example.com/tier": "silver",
 				"karpenter.sh/nodepool": "default", "karpenter.k8s.aws/ec2nodeclass": "default", "karpenter.sh/capacity-type": "spot",
-				"karpenter.k8s.aws/instance-family": "m5",
-				"kubernetes.io/hostname":            host,
-				"kubernetes.io/arch":                "amd64", "beta.kubernetes.io/arch": "amd64",
+				"karpenter.k8s.aws/instance-family":                       "m5",
+				"kubernetes.io/hostname":                                  host,
+				"node.kubernetes.io/exclude-from-external-load-balancers": "true",
+				"kubernetes.io/arch":                                      "amd64", "beta.kubernetes.io/arch": "amd64",
 				"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux",
 				"node.kubernetes.io/instance-type": "m5.large", "beta.kubernetes.io/instance-type": "m5.large",
 				"topology.kubernetes.io/zone": "us-west-2a", "failure-domain.beta.kubernetes.io/zone": "us-west-2a",
@@ -115,9 +116,9 @@ func TestNodeForOddInstances(t *testing.T) {
 			claim:      func(c *capacity.Claim) { c.Labels[corev1.LabelTopologyRegion] = "moon-1" },
 			wantLabels: map[string]string{corev1.LabelTopologyRegion: "moon-1", "failure-domain.beta.kubernetes.io/region": "moon-1"},
 		},
-		"a node that is named by its instance has its own host name": {
+		"a node that is named by its instance has that as its host name": {
 			inst:       func(i *capacity.Instance) { i.NodeName, i.Hostname = "i-0123", "ip-10-0-0-1.ec2.internal" },
-			wantLabels: map[string]string{corev1.LabelHostname: "ip-10-0-0-1.ec2.internal"},
+			wantLabels: map[string]string{corev1.LabelHostname: "i-0123"},
 		},
 		"without a host name, the node's": {
 			inst:       func(i *capacity.Instance) { i.NodeName, i.Hostname = "i-0123", "" },
@@ -126,6 +127,10 @@ func TestNodeForOddInstances(t *testing.T) {
 		"the same taint in both lists is there once": {
 			claim:      func(c *capacity.Claim) { c.StartupTaints = append(c.Taints[:1:1], c.StartupTaints...) },
 			wantTaints: []string{"team=a:NoSchedule", "cni:NoExecute", "karpenter.sh/unregistered:NoSchedule"},
+		},
+		"a cloud controller manager is asked, where there is one": {
+			inst:       func(i *capacity.Instance) { i.CloudInitialized = true },
+			wantTaints: []string{"team=a:NoSchedule", "cni:NoExecute", "karpenter.sh/unregistered:NoSchedule", "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"},
 		},
 		"no taints but ours": {
 			claim:      func(c *capacity.Claim) { c.Taints, c.StartupTaints = nil, nil },
@@ -219,5 +224,17 @@ func TestThePlannedNodeBecomesTheNode(t *testing.T) {
 				t.Errorf("label %s was %q in the plan and is %q", key, want, node.Labels[key])
 			}
 		}
+	}
+}
+
+// A kubelet sets the label to its hostname, which is the Node's name; what a topology spread over hostnames counts doesn't change then.
+func TestHostnameIsTheNodesName(t *testing.T) {
+	n := NodeFor(&capacity.Claim{Name: "c"}, capacity.Instance{NodeName: "i-1", Hostname: "ip-10-0-0-1.us-west-2.compute.internal"}, nil)
+	if got := n.Labels[corev1.LabelHostname]; got != "i-1" {
+		t.Errorf("label %s is %q, the Node's name i-1", corev1.LabelHostname, got)
+	}
+	want := []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "ip-10-0-0-1.us-west-2.compute.internal"}, {Type: corev1.NodeHostName, Address: "i-1"}}
+	if diff := cmp.Diff(want, n.Status.Addresses); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 }

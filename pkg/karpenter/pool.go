@@ -110,10 +110,42 @@ func WithTypes(pools []*capacity.Pool, kind string, class func(name string) stat
 				p.Unready = err.Error()
 			}
 		}
+		withNodeSettings(&p)
 		out = append(out, &p)
 	}
 	slices.SortFunc(out, byWeight)
 	return out
+}
+
+// withNodeSettings adds to a pool what the user data of its class gives nodes beside. For a label, the pool's own value or requirement counts,
+// because the kubelet gets it last. A taint that the pool doesn't declare counts as one that an agent takes away if it evicts pods, since
+// that is what agents are waited for with, and else as one that stays.
+func withNodeSettings(p *capacity.Pool) {
+	if len(p.Types) == 0 || p.Types[0].Node == nil {
+		return
+	}
+	own := p.Types[0].Node
+	p.Unread = own.Unread
+	for key, value := range own.Labels {
+		if _, said := p.Requirements[key]; said {
+			continue
+		}
+		if _, said := p.Labels[key]; !said {
+			p.Labels = merged(p.Labels, map[string]string{key: value})
+			p.Requirements = p.Requirements.And(capacity.ValueIn(key, value))
+		}
+	}
+	for i := range own.Taints {
+		t := &own.Taints[i]
+		same := func(o corev1.Taint) bool { return o.MatchTaint(t) }
+		switch {
+		case slices.ContainsFunc(p.Taints, same) || slices.ContainsFunc(p.StartupTaints, same):
+		case t.Effect == corev1.TaintEffectNoExecute:
+			p.StartupTaints = append(slices.Clip(p.StartupTaints), *t)
+		default:
+			p.Taints = append(slices.Clip(p.Taints), *t)
+		}
+	}
 }
 
 // byWeight orders pools as they are tried: by weight, highest first, then by name.

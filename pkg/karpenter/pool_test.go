@@ -262,3 +262,32 @@ func TestPoolThatIsNotUsedNow(t *testing.T) {
 		})
 	}
 }
+
+// What the user data of a class gives nodes is added where the pool doesn't say otherwise.
+func TestWithNodeSettings(t *testing.T) {
+	own := &capacity.NodeSettings{Labels: map[string]string{"team": "infra", "rack": "7", "example.com/tier": "gold"}, Unread: true,
+		Taints: []corev1.Taint{
+			{Key: "team", Value: "b", Effect: corev1.TaintEffectNoSchedule}, {Key: "dedicated", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "cni", Effect: corev1.TaintEffectNoExecute}, {Key: "agent", Effect: corev1.TaintEffectNoExecute},
+		}}
+	p := PoolOf(testPool("default"), classKind)
+	p.Types = []*capacity.InstanceType{{Name: "m5.large", Node: own}}
+	before := *p
+	withNodeSettings(p)
+	if !p.Unread || p.Labels["team"] != "a" || p.Labels["rack"] != "7" || p.Labels["example.com/tier"] != "" {
+		t.Errorf("unread %v, labels %v", p.Unread, p.Labels)
+	}
+	values := valuesOf(p.Requirements)
+	if values["rack"] != "rack in (7)" || values["team"] != "team in (a)" || values["example.com/tier"] != "example.com/tier in (gold,silver)" {
+		t.Errorf("requirements %v", values)
+	}
+	if diff := cmp.Diff(append(before.Taints, corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}), p.Taints); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(append(before.StartupTaints, corev1.Taint{Key: "agent", Effect: corev1.TaintEffectNoExecute}), p.StartupTaints); diff != "" {
+		t.Errorf("startup taints (-want +got):\n%s", diff)
+	}
+	if _, changed := before.Labels["rack"]; changed || len(before.Requirements) == len(p.Requirements) {
+		t.Error("the pool's own labels or requirements were changed")
+	}
+}

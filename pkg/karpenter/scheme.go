@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
+	provisioningv1 "github.com/dovetail-scheduler/dovetail/pkg/provisioningrequest/v1"
 )
 
 // Groups and versions of the kinds that are read and written here.
@@ -20,6 +21,7 @@ var (
 	coreVersion    = schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
 	overlayVersion = schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha1"}
 	bufferVersion  = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}
+	requestVersion = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1"}
 
 	provisionerVersion = schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha5"}
 	templateVersion    = schema.GroupVersion{Group: "karpenter.k8s.aws", Version: "v1alpha1"}
@@ -34,10 +36,11 @@ func Scheme(class cloudprovider.NodeClassKind) *runtime.Scheme {
 	s.AddKnownTypes(coreVersion, &karpv1.NodePool{}, &karpv1.NodePoolList{}, &karpv1.NodeClaim{}, &karpv1.NodeClaimList{})
 	s.AddKnownTypes(overlayVersion, &karpv1alpha1.NodeOverlay{}, &karpv1alpha1.NodeOverlayList{})
 	s.AddKnownTypes(bufferVersion, &autoscalingv1beta1.CapacityBuffer{}, &autoscalingv1beta1.CapacityBufferList{})
+	s.AddKnownTypes(requestVersion, &provisioningv1.ProvisioningRequest{}, &provisioningv1.ProvisioningRequestList{})
 	s.AddKnownTypes(class.GroupVersion(), class.New(), class.NewList())
 	s.AddKnownTypes(provisionerVersion, &legacy.Provisioner{}, &legacy.ProvisionerList{})
 	s.AddKnownTypes(templateVersion, &legacy.AWSNodeTemplate{}, &legacy.AWSNodeTemplateList{})
-	for _, gv := range []schema.GroupVersion{coreVersion, overlayVersion, bufferVersion, class.GroupVersion(), provisionerVersion, templateVersion} {
+	for _, gv := range []schema.GroupVersion{coreVersion, overlayVersion, bufferVersion, requestVersion, class.GroupVersion(), provisionerVersion, templateVersion} {
 		metav1.AddToGroupVersion(s, gv)
 	}
 	return s

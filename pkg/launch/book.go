@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
@@ -163,6 +164,9 @@ func annotations(n *capacity.PlannedNode) map[string]string {
 	if n.MinValuesRelaxed {
 		out[annotationMinRelaxed] = "true"
 	}
+	if n.Pool.Unread {
+		out[objects.AnnotationUnread] = "true"
+	}
 	for i := range n.Offers {
 		if n.Offers[i].Offer.PriceOverlaid {
 			out[annotationPriceOverlaid] = "true"
@@ -178,9 +182,9 @@ func template(n *capacity.PlannedNode) *capacity.Node {
 	// The ledger reserves the capacity for DaemonSet pods while the node is in flight, so Free is all that the node has.
 	out := &capacity.Node{
 		Labels: n.Labels, Taints: n.Pool.Taints, InFlight: true,
-		Allocatable: n.Allocatable, Free: n.Allocatable.Clone(), VolumesFree: n.VolumeLimits,
+		Allocatable: n.Allocatable, Free: n.Allocatable.Clone(), VolumesFree: n.VolumeLimits, Kind: capacity.NodeKind{Devices: provisioning.DevicesOf(n)},
 	}
-	out.Boot = bootsAs(n.Pool.Name, n.Pool.NodeClass, out)
+	out.Kind.Boot = bootsAs(n.Pool.Name, n.Pool.NodeClass, out)
 	return out
 }
 

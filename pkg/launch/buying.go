@@ -94,7 +94,7 @@ func (b *purchases) record(p *provisioning.Proposal, claims map[string]*capacity
 	workloads, wanted := b.wantedOn(p)
 	for _, n := range p.Plan.Nodes {
 		c := claims[n.ID]
-		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID], Moves: terms.Urgent || terms.Moves}
+		c.Purchase = &guard.Purchase{Round: round, Workloads: workloads[n.ID], Moves: terms.Urgent || terms.Moves || terms.Booked}
 		for _, key := range terms.Lifted {
 			if key != terms.Probe && spending.Spares(key, n) {
 				continue

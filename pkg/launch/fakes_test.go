@@ -126,7 +126,7 @@ func (w *world) build() {
 	var guarding *spending.Guard
 	if w.budget != nil {
 		guarding = spending.New(*w.budget, spending.Parts{Clock: w.clock, Records: w, Owners: owners, Pending: pods, Types: w.InstanceTypes,
-			Nodes: spending.Nodes{Taints: func(string) []corev1.Taint { return nil }, Pods: w.PodsOn}})
+			Nodes: spending.Nodes{Taints: func(string) []corev1.Taint { return nil }, Pods: w.PodsOn, Pool: func(string) string { return "" }}})
 	}
 	w.informers, w.namespaces = f, f.Core().V1().Namespaces().Informer().GetStore()
 	w.parts = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{

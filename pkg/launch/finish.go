@@ -255,7 +255,7 @@ func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1
 	ready := node.DeepCopy()
 	ready.Spec.Taints = c.Taints
 	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	t := capacity.Trial{Nodes: []capacity.TrialNode{{Node: ready}}}
+	t := capacity.Trial{Nodes: []capacity.TrialNode{{Node: ready, Devices: f.pending.Classes.Devices().OfClaim(c)}}}
 	var refs []capacity.PodRef
 	slots, reserved := f.reserved(c.Name)
 	for _, s := range slots {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/bookings"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -91,6 +92,7 @@ type Controllers struct {
 	Replacements  *provisioning.Replacements
 	Consolidation *provisioning.Consolidation
 	Chunks        *provisioning.Chunks
+	Bookings      *bookings.Bookings
 	Namespaces    *provisioning.Namespaces
 	Ownership     *Ownership
 	Triggers      *provisioning.Triggers
@@ -148,13 +150,17 @@ func New(cfg Config, p Parts) *Controllers {
 		clock: p.Clock, types: p.Cloud.InstanceTypes, relief: demand.Relief, maxInFlight: cfg.MaxInFlight}
 	c.Nodes = &NodeTracker{claims: c.claims, reservations: p.Reservations, spending: p.Spending, triggers: c.Triggers, states: nodeStates{
 		drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, objects: map[string]*corev1.Node{},
-		storage: p.Pending.Classes.Storage(), taints: p.Taints, expected: p.Claims.ExpectedTaints, nodeClass: p.NodeClass}}
+		storage: p.Pending.Classes.Storage(), devices: p.Pending.Classes.Devices(), taints: p.Taints, expected: p.Claims.ExpectedTaints, nodeClass: p.NodeClass}}
 	c.ends(p)
 	c.launches(cfg, p)
 	c.plans = provisioning.New(settings, from, demand, provisioning.Carriers{Purchases: c.purchases, Committer: c.committer, Ownership: c.Ownership,
 		Recovery: c.recovery, Launches: c.cleanup, Queue: p.Queue, Tainted: c.Nodes.tainted, LookAtLog: c.Ownership.lookAtLog,
 		Live: c.Nodes.live.Load, Status: c.Nodes.states.status, Background: c.calls.wg.Go})
 	c.Replacements, c.Rounds, c.Consolidation, c.Chunks = c.plans.Replacements, c.plans.Rounds, c.plans.Consolidation, c.plans.Chunks
+	c.Bookings = bookings.New(bookings.Parts{Clock: p.Clock, Reservations: p.Reservations, Plans: c.plans.Plans, Committer: c.committer, Ownership: c.Ownership,
+		Problem: claims.Problem, MayLaunch: demand.Namespaces.MayLaunch, Replan: demand.Triggers.Replan, Named: p.Pending.NamedBy})
+	c.plans.Provisioner.OnBookings(c.Bookings.Keep)
+	demand.Gatherer.OnUnprovisioned(c.Bookings.Unprovisioned)
 	c.Launcher = &Launcher{provisioner: c.plans.Provisioner, standalone: c.standalone, staticPools: c.staticPools, effects: c.plans.Effects, writer: c.writer,
 		recovery: c.recovery, tracker: c.Nodes, ownership: c.Ownership, calls: c.calls, restored: make(chan struct{})}
 	p.Pending.OnPodLeft(c.Triggers.RoomAppeared)

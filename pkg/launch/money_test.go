@@ -47,8 +47,8 @@ func TestBudgetCountsWhatIsNotWrittenYet(t *testing.T) {
 		return &capacity.Plan{Nodes: []*capacity.PlannedNode{n}, Placements: []capacity.Placement{{Class: &capacity.Class{Pod: w.pod(0)}, Pod: capacity.RefOf(w.pod(0)), Node: n.ID}}}
 	}
 	a, b := n(), n()
-	w.parts.purchases.reserve(&provisioning.Proposal{Plan: a})
-	w.parts.purchases.reserve(&provisioning.Proposal{Plan: b})
+	w.parts.purchases.reserve(&provisioning.Proposal{Plan: a}, nil)
+	w.parts.purchases.reserve(&provisioning.Proposal{Plan: b}, nil)
 	if len(a.Nodes) != 1 || len(b.Nodes) != 0 {
 		t.Errorf("%d and %d nodes bought for $2 each, of $3", len(a.Nodes), len(b.Nodes))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/devices"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
@@ -48,6 +49,7 @@ type nodeStates struct {
 	seen    map[string]ledger.NodeStatus // managed nodes that are in the scheduler's cache
 	objects map[string]*corev1.Node      // the same nodes
 	storage *storage.Capacities
+	devices *devices.Source // nil: the setting is off
 	taints  func(*corev1.Node) []corev1.Taint
 	// expected returns the taints that nodes of a pool get although the pool doesn't declare them.
 	expected  func(pool string) []corev1.Taint
@@ -93,6 +95,9 @@ func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 	csi := s.drivers[n.Name].and(s.storage.On(n.Labels))
 	managed := s.nodeClass.Managed(n)
+	if managed {
+		csi.names = slices.Concat(csi.names, s.devices.Published(n))
+	}
 	var expected []corev1.Taint
 	if pool := n.Labels[labelPool]; managed && pool != "" && n.Labels[labelInitialized] != "true" {
 		expected = s.expected(pool)
@@ -107,6 +112,7 @@ func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
 		Ready:        ready && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
 		Taints:       n.Spec.Taints,
 		Expected:     expected,
+		Unread:       n.Annotations[objects.AnnotationUnread] == "true",
 		Drivers:      csi.names, VolumeLimits: csi.limits,
 	}
 }

@@ -41,9 +41,10 @@ type purchases struct {
 // buy reserves what a proposal asks for, and has it written to the ledger before anything else is bought: the ledger counts claims in
 // flight. Of a probe nothing is written without its node, so that its pods stay queued.
 func (b *purchases) buy(p *provisioning.Proposal, book func(claims map[string]*capacity.Claim)) provisioning.Outcome {
+	want := b.wantOfSpot(p) // it looks at the whole catalogue, so not under the lock; what is removed from the plan then doesn't matter
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := b.reserve(p)
+	out := b.reserve(p, want)
 	if len(p.Plan.Nodes) > 0 || len(p.Terms.Lifted) == 0 {
 		book(out.Claims)
 	}
@@ -54,20 +55,21 @@ func (b *purchases) buy(p *provisioning.Proposal, book func(claims map[string]*c
 // It removes from the plan the nodes that can't be bought: those that the guard stops, those that exceed the number of claims in flight, and
 // those whose pool has less left of its limits than when the plan was made, because others have used it or the limit was lowered. What
 // remains has not been verified without them.
-func (b *purchases) reserve(p *provisioning.Proposal) provisioning.Outcome {
+//
+// forSpot are the nodes that are bought on demand for want of spot capacity, by ID.
+func (b *purchases) reserve(p *provisioning.Proposal, forSpot map[string]bool) provisioning.Outcome {
 	plan, out := p.Plan, provisioning.Outcome{Claims: map[string]*capacity.Claim{}}
 	asked := len(plan.Nodes)
 	b.ask(p, &out)
 	b.fit(p, &out)
 	var made []*capacity.Claim
 	var nodes []*capacity.PlannedNode // of the claims that are made
-	want := b.wantOfSpot(p)
 	for _, n := range plan.Nodes {
 		c := p.Claims[n.ID]
 		if c == nil {
 			c = b.claimFor(n, p.For)
 			c.Spare = p.Terms.Spare
-			if want[n.ID] {
+			if forSpot[n.ID] {
 				c.Annotations[objects.AnnotationForWantOfSpot] = "true"
 			}
 			made, nodes = append(made, c), append(nodes, n)

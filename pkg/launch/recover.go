@@ -181,15 +181,13 @@ func (r *restorer) promises(c *capacity.Claim) bool {
 	})
 }
 
-// awaitsStorageOf reports whether the claim's Node exists and its drivers have yet to publish storage that pods of the class count on.
+// awaitsStorageOf reports whether the claim's Node exists and its drivers have yet to publish storage or devices that pods of the class count
+// on.
 func (r *restorer) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) bool {
 	r.tracker.states.mu.Lock()
 	st, seen := r.tracker.states.seen[c.NodeName]
 	r.tracker.states.mu.Unlock()
-	return seen && slices.ContainsFunc(class.Drivers, func(d string) bool {
-		_, storage := capacity.StorageClassOf(d)
-		return storage && !slices.Contains(st.Drivers, d)
-	})
+	return seen && slices.ContainsFunc(class.Drivers, func(d string) bool { return capacity.PublishedLater(d) && !slices.Contains(st.Drivers, d) })
 }
 
 // restoreSpending makes the spending guard read its records, and retries until that works. It returns false when ctx ends first.
@@ -222,7 +220,8 @@ func (r *restorer) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons [
 		n.Allocatable = r.smallest(c, w)
 	}
 	n.Free = n.Allocatable.Clone()
-	n.Boot = bootsAs(c.Pool, c.NodeClass, n)
+	n.Kind.Devices = r.devices(c, w)
+	n.Kind.Boot = bootsAs(c.Pool, c.NodeClass, n)
 	r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.RecoverNode(c.Name, n, provisioning.DaemonRequests(daemons), now)
 	})
@@ -237,6 +236,21 @@ func (r *restorer) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons [
 		}
 	}
 	return out
+}
+
+// devices returns the key of the devices that a claim's node will have; before its launch, those of the offering that was requested first.
+func (r *restorer) devices(c *capacity.Claim, w *capacity.LaunchBatch) string {
+	of := r.pending.Classes.Devices()
+	if of == nil || c.InstanceType != "" || w == nil || len(w.Offers) == 0 {
+		return of.OfClaim(c)
+	}
+	types, _ := r.cloud.InstanceTypes(c.NodeClass)
+	for _, t := range types {
+		if t.Name == w.Offers[0].InstanceType {
+			return of.Template(c.NodeClass, t.Name, t.Image)
+		}
+	}
+	return ""
 }
 
 // smallest returns the allocatable resources of the smallest type that the batch may have launched or, if the catalog doesn't know it, the

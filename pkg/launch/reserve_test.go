@@ -75,7 +75,7 @@ func TestReserve(t *testing.T) {
 					l.AddNode(fmt.Sprint("in-flight-", i), &capacity.Node{}, nil, true, now)
 				}
 			})
-			claims := w.parts.purchases.reserve(&provisioning.Proposal{Plan: p}).Claims
+			claims := w.parts.purchases.reserve(&provisioning.Proposal{Plan: p}, nil).Claims
 			var nodes, placed, refused []string
 			for _, n := range p.Nodes {
 				nodes = append(nodes, n.ID)

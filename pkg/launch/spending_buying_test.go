@@ -224,8 +224,8 @@ func TestProbeIsBoughtOnce(t *testing.T) {
 	}
 	a, b := plan(), plan()
 	how := provisioning.Terms{Lifted: w.spending.Due()}
-	w.parts.purchases.reserve(&provisioning.Proposal{Plan: a, Terms: how})
-	w.parts.purchases.reserve(&provisioning.Proposal{Plan: b, Terms: how})
+	w.parts.purchases.reserve(&provisioning.Proposal{Plan: a, Terms: how}, nil)
+	w.parts.purchases.reserve(&provisioning.Proposal{Plan: b, Terms: how}, nil)
 	if len(a.Nodes) != 1 || len(b.Nodes) != 0 || len(b.Refused) != 1 {
 		t.Errorf("%d and %d nodes bought", len(a.Nodes), len(b.Nodes))
 	}

@@ -42,10 +42,10 @@ func (i *initialization) reconcile(ctx context.Context, l *life) (time.Duration,
 		set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, "NodeNotFound", "its Node does not exist")
 		return 0, nil
 	}
-	if missing := i.requirements.missing(node, l.claim); missing != nil {
-		if !done { // an initialized claim stays initialized
-			set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, missing.reason, missing.message)
-		}
+	// An initialized claim stays initialized, and its Node gets the label back whatever its state: a kubelet that takes it off its own Node
+	// must not have that Node's taints hidden.
+	if missing := i.requirements.missing(node, l.claim); missing != nil && !done {
+		set.SetUnknownWithReason(karpv1.ConditionTypeInitialized, missing.reason, missing.message)
 		return 0, nil
 	}
 	patched, err := i.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {

@@ -6,7 +6,6 @@ const (
 	AnnotationTagged = "karpenter.k8s.aws/tagged"
 
 	labelExcludeDisruption = "node.kubernetes.io/exclude-disruption"
-	taintUninitialized     = "node.cloudprovider.kubernetes.io/uninitialized"
 	// taintReadinessPrefix begins the keys of the Node Readiness Controller's taints.
 	taintReadinessPrefix = "readiness.k8s.io/"
 )

@@ -154,6 +154,9 @@ func syncNode(n *corev1.Node, claim *karpv1.NodeClaim, hadStartupTaints bool) {
 	if n.Labels == nil {
 		n.Labels = map[string]string{}
 	}
+	if _, done := n.Labels[karpv1.NodeRegisteredLabelKey]; !done {
+		delete(n.Labels, corev1.LabelNodeExcludeBalancers) // it was set because the instance didn't run yet; the claim's own comes next
+	}
 	maps.Copy(n.Labels, claim.Labels)
 	n.Labels[karpv1.NodeRegisteredLabelKey] = "true"
 	if n.Annotations == nil {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
@@ -219,7 +220,7 @@ func TestInitialization(t *testing.T) {
 		{name: "not while a startup taint is there", change: func(n *corev1.Node) { setTaint(n, startup) }, reason: "StartupTaintsExist"},
 		{name: "not while a taint is there that its pool should have declared", change: func(n *corev1.Node) { setTaint(n, taint("scanner", "NoExecute")) }, reason: "StartupTaintsExist"},
 		{name: "not while it is hidden from the scheduler that the cloud has not initialized it",
-			change: func(n *corev1.Node) { setTaint(n, taint(taintUninitialized, "NoSchedule")) }, reason: "KnownEphemeralTaintsExist"},
+			change: func(n *corev1.Node) { setTaint(n, taint(cloudproviderapi.TaintExternalCloudProvider, "NoSchedule")) }, reason: "KnownEphemeralTaintsExist"},
 		{name: "not while a readiness rule holds it",
 			change: func(n *corev1.Node) { setTaint(n, taint("readiness.k8s.io/cni", "NoSchedule")) }, reason: "KnownEphemeralTaintsExist"},
 		{name: "not while the device plugin has not brought its resource",
@@ -327,5 +328,55 @@ func TestClaimsGetTheirFinalizer(t *testing.T) {
 	w.step()
 	if !hasFinalizer(w.claim("a")) {
 		t.Error("no finalizer")
+	}
+}
+
+// A Node that is created ahead is kept from load balancers until its kubelet has registered, unless its claim keeps it from them for good.
+func TestLoadBalancersWaitForRegistration(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		w := newWorld(t)
+		claim, inst := w.launched("a", func(c *karpv1.NodeClaim) {
+			if wanted {
+				c.Labels[corev1.LabelNodeExcludeBalancers] = "true"
+			}
+		})
+		w.createNode(nodeFor(claim, *inst))
+		w.step()
+		if w.node(inst.NodeName).Labels[corev1.LabelNodeExcludeBalancers] == "" {
+			t.Error("load balancers may use the Node before its instance runs")
+		}
+		w.kubelet(inst.NodeName)
+		w.step()
+		n := w.node(inst.NodeName)
+		if _, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]; n.Labels[karpv1.NodeRegisteredLabelKey] != "true" || excluded != wanted {
+			t.Errorf("after registration the labels are %v; the claim wants to be excluded: %v", n.Labels, wanted)
+		}
+	}
+}
+
+// A kubelet may change labels of its own Node. If it takes the mark of initialization off, the mark comes back, also while the node isn't Ready:
+// otherwise its taints would be hidden from the scheduler.
+func TestInitializedLabelComesBack(t *testing.T) {
+	w := newWorld(t)
+	claim, inst := w.launched("a", func(*karpv1.NodeClaim) {})
+	w.createNode(nodeFor(claim, *inst))
+	w.kubelet(inst.NodeName)
+	w.step()
+	w.step()
+	if w.node(inst.NodeName).Labels[karpv1.NodeInitializedLabelKey] != "true" {
+		t.Fatal("the node is not initialized")
+	}
+	w.changeNode(inst.NodeName, func(n *corev1.Node) {
+		delete(n.Labels, karpv1.NodeInitializedLabelKey)
+		setTaint(n, taint(corev1.TaintNodeNotReady, "NoExecute"))
+		for i := range n.Status.Conditions {
+			if n.Status.Conditions[i].Type == corev1.NodeReady {
+				n.Status.Conditions[i].Status = corev1.ConditionFalse
+			}
+		}
+	})
+	w.step()
+	if n := w.node(inst.NodeName); n.Labels[karpv1.NodeInitializedLabelKey] != "true" {
+		t.Errorf("the labels are %v", n.Labels)
 	}
 }

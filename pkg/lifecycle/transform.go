@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -127,7 +128,7 @@ func unreached(t *corev1.Taint) bool {
 // ephemeral reports whether a healthy node loses the taint by itself and pods may be bound in spite of it.
 func ephemeral(t *corev1.Taint) bool {
 	switch t.Key {
-	case corev1.TaintNodeNotReady, taintUninitialized, karpv1.UnregisteredTaintKey:
+	case corev1.TaintNodeNotReady, cloudproviderapi.TaintExternalCloudProvider, karpv1.UnregisteredTaintKey:
 		return true
 	}
 	return false

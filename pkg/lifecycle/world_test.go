@@ -160,7 +160,7 @@ func (w *world) nextVersion() string { return strconv.FormatInt(w.version.Add(1)
 // nodeFor returns a Node as it is created ahead of its kubelet.
 func nodeFor(claim *karpv1.NodeClaim, inst capacity.Instance) *corev1.Node {
 	labels := maps.Clone(claim.Labels)
-	labels[labelExcludeDisruption] = "true"
+	labels[labelExcludeDisruption], labels[corev1.LabelNodeExcludeBalancers] = "true", "true"
 	taints := append(slices.Clone(claim.Spec.Taints), claim.Spec.StartupTaints...)
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: inst.NodeName, Labels: labels, OwnerReferences: []metav1.OwnerReference{{

@@ -86,12 +86,18 @@ const (
 	AnnotationFailed = "dovetail.sh/failed"
 	// AnnotationGuard on a NodePool, EC2NodeClass or Provisioner is written and read by the spending guard: its breakers, JSON. Internal.
 	AnnotationGuard = "dovetail.sh/guard"
+	// AnnotationUnread on a NodeClaim and its Node is written when it is launched: "true" if what starts the kubelet can't be read, so that
+	// no pod is bound before it has registered. Internal.
+	AnnotationUnread = "dovetail.sh/user-data-unread"
 	// AnnotationUndeclaredStartupTaints on a NodePool is written and read by the pool status controller: the taints that fresh nodes get
 	// and the pool doesn't declare, []capacity.UndeclaredTaint as JSON. Internal.
 	AnnotationUndeclaredStartupTaints = "dovetail.sh/undeclared-startup-taints"
 	// AnnotationLearned on an EC2NodeClass is written and read by the cloud: the form of its nodes' names and their memory, bytes by image
 	// and instance type, as JSON. Internal.
 	AnnotationLearned = "dovetail.sh/learned"
+	// AnnotationDevices on an EC2NodeClass is written by its author: which devices of dynamic resource allocation its nodes have, by instance
+	// type, as YAML. Stable.
+	AnnotationDevices = "dovetail.sh/devices"
 )
 
 // Annotations that only objects in memory have.

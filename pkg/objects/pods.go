@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -65,4 +66,36 @@ func ClaimName(pod *corev1.Pod, v *corev1.Volume) string {
 		return pod.Name + "-" + v.Name
 	}
 	return ""
+}
+
+// Annotations with which a pod names the ProvisioningRequest whose capacity it uses. The second one is the Cluster Autoscaler's older name.
+const (
+	AnnotationConsumeRequest      = "autoscaling.x-k8s.io/consume-provisioning-request"
+	AnnotationConsumeRequestOlder = "cluster-autoscaler.kubernetes.io/consume-provisioning-request"
+)
+
+// RequestOf returns the name of the ProvisioningRequest, of the pod's namespace, whose capacity the pod uses, or "".
+func RequestOf(pod *corev1.Pod) string {
+	if name, ok := pod.Annotations[AnnotationConsumeRequest]; ok {
+		return name
+	}
+	return pod.Annotations[AnnotationConsumeRequestOlder]
+}
+
+// LabelPodGroup names a pod's group for scheduler-plugins' Coscheduling.
+const LabelPodGroup = "scheduling.x-k8s.io/pod-group"
+
+// DropClaims removes from a pod that doesn't exist yet the volumes that would have to exist.
+func DropClaims(spec *corev1.PodSpec) {
+	dropped := map[string]bool{}
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool {
+		drop := v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+		dropped[v.Name] = drop
+		return drop
+	})
+	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for i := range containers {
+			containers[i].VolumeMounts = slices.DeleteFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool { return dropped[m.Name] })
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/devices"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
@@ -29,6 +30,9 @@ type Classes struct {
 	// spread returns, by scheduler, the default spread constraints of its profile for pods without constraints of their own. Set before
 	// anything runs.
 	spread map[string]func(*corev1.Pod) []corev1.TopologySpreadConstraint
+
+	// devices knows what ResourceClaims ask for; nil: the setting is off, and nothing is known. Set before anything runs.
+	devices *devices.Source
 
 	mu    sync.Mutex
 	byPod map[types.UID]classified
@@ -63,6 +67,34 @@ func (c *Classes) SetDefaultSpread(scheduler string, of func(*corev1.Pod) []core
 	}
 }
 
+// SetDevices sets what knows the devices that ResourceClaims ask for. Call it before anything runs.
+func (c *Classes) SetDevices(of *devices.Source) { c.devices = of }
+
+// Devices returns what knows devices; nil: the setting is off.
+func (c *Classes) Devices() *devices.Source { return c.devices }
+
+// changes reports whether what the pod needs may change without the pod.
+func (c *Classes) changes(pod *corev1.Pod) bool {
+	return hasClaims(pod) || c.devices != nil && len(pod.Spec.ResourceClaims) > 0
+}
+
+// needs returns what the pod's volumes and devices need. of is the pod whose claims are read, which is another one for a successor.
+func (c *Classes) needs(pod, of *corev1.Pod) capacity.VolumeInfo {
+	var out capacity.VolumeInfo
+	if hasClaims(pod) {
+		out = c.volumes.of(pod)
+	}
+	key, err := c.devices.Of(of, pod != of)
+	switch {
+	case out.Problem != "":
+	case err != nil:
+		out.Problem = err.Error()
+	case key != "":
+		out.Devices = key
+	}
+	return out
+}
+
 // spreadOut returns the pod with the default constraints of its scheduler.
 func (c *Classes) spreadOut(pod *corev1.Pod) *corev1.Pod {
 	of := c.spread[pod.Spec.SchedulerName]
@@ -91,8 +123,8 @@ func (c *Classes) notBefore(class *capacity.Class, scheduler string) *capacity.C
 
 // Class returns the equivalence class of the pod. An error says why the pod can't be planned for.
 func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
-	volumes := hasClaims(pod)
-	if !volumes {
+	changes := c.changes(pod)
+	if !changes {
 		c.mu.Lock()
 		got, ok := c.byPod[pod.UID]
 		c.mu.Unlock()
@@ -101,11 +133,11 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 		}
 	}
 	var facts capacity.VolumeInfo
-	if volumes {
-		facts = c.volumes.of(pod)
+	if changes {
+		facts = c.needs(pod, pod)
 	}
 	class, err := c.of(pod, facts)
-	if !volumes && pod.Spec.NodeName == "" {
+	if !changes && pod.Spec.NodeName == "" {
 		c.mu.Lock()
 		c.byPod[pod.UID] = classified{ref: capacity.RefOf(pod), version: pod.ResourceVersion, class: class, err: err}
 		c.mu.Unlock()
@@ -141,8 +173,8 @@ func (c *Classes) Successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, erro
 	delete(next.Labels, corev1.LabelTopologyZone)
 	delete(next.Labels, corev1.LabelTopologyRegion)
 	var facts capacity.VolumeInfo
-	if hasClaims(pod) {
-		facts = c.volumes.of(&next)
+	if c.changes(pod) {
+		facts = c.needs(&next, pod)
 	}
 	class, err := c.of(&next, facts)
 	return &next, class, err

@@ -195,7 +195,7 @@ func (c *Chunks) buy(ctx context.Context, why map[types.UID]string) error {
 	}
 	now := c.planning.clock.Now()
 	demand := buffers.Demand(slices.DeleteFunc(all, func(b ledger.BufferState) bool {
-		err := c.namespaces.mayLaunch(b.Class.Namespace)
+		err := c.namespaces.MayLaunch(b.Class.Namespace)
 		if err != nil {
 			why[b.UID] = err.Error()
 		}
@@ -237,8 +237,15 @@ func (p *planning) chunkPlan(ctx context.Context, v *View, demand []capacity.Dem
 	if err != nil {
 		return plan, nil
 	}
-	buffers.First(probe)
-	if p.probe(probe, terms, lift); len(terms.Lifted) == 0 {
+	workloads, _ := p.spending.WantedOn(probe, terms.Pod)
+	for _, n := range probe.Nodes { // the first may be for another buffer than the one that the breaker stops
+		if p.probes(n, workloads[n.ID], lift) {
+			buffers.Only(probe, n.ID)
+			p.probe(probe, terms, lift)
+			break
+		}
+	}
+	if len(terms.Lifted) == 0 {
 		return plan, nil
 	}
 	return probe, nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/filterrefusals"
 )
 
 // DefaultEffort is how much work the planner spends on a cheaper plan for each burst, in the units of capacity.Options: some tens of
@@ -58,7 +59,7 @@ type Decider struct {
 	Patience time.Duration
 	Clock    clock.PassiveClock
 	// memory holds what the filters have refused in earlier rounds; nil: nothing is remembered.
-	memory *filterRefusals
+	memory *filterrefusals.Memory
 }
 
 // Decide plans and verifies the plan with the real filters. It forbids the placements that they refuse and plans once more, as long as that
@@ -107,6 +108,7 @@ func (d *Decider) try(ctx context.Context, s *Scene, opts capacity.Options) (*ca
 	planned := d.timed("plan")
 	plan := d.Planner.Plan(&s.View, opts)
 	planned()
+	sameDevices(plan)
 	if len(plan.Placements) == 0 {
 		return plan, nil, nil
 	}
@@ -139,7 +141,7 @@ func (d *Decider) timed(phase string) func() {
 func (d *Decider) trial(s *Scene, plan *capacity.Plan) capacity.Trial {
 	t := capacity.Trial{Promised: s.Promised, Nodes: slices.Clone(s.Hypothetical)}
 	for _, n := range plan.Nodes {
-		t.Nodes = append(t.Nodes, capacity.TrialNode{Node: d.Nodes.PlannedNode(n, n.ID), Pods: daemonPods(n.ID, n.Daemons)})
+		t.Nodes = append(t.Nodes, capacity.TrialNode{Node: d.Nodes.PlannedNode(n, n.ID), Pods: daemonPods(n.ID, n.Daemons), Devices: DevicesOf(n)})
 	}
 	for _, pl := range plan.Placements {
 		t.Steps = append(t.Steps, d.step(pl.Class, pl.Pod, pl.Node))

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/filterrefusals"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 )
 
@@ -76,7 +77,7 @@ func planningBeside(t *testing.T, w *world, begun bool) *planning {
 	}
 	v := &viewer{claims: &oneType{}, world: world, reservations: w.reservations, pending: w.pending, daemons: func() []*capacity.DaemonSet { return nil },
 		live: func() bool { return true }, status: func(*corev1.Node) ledger.NodeStatus { return up }, storage: limits.NewStorage(w.pending.Classes.Storage()), clock: w.clock}
-	return &planning{viewer: v, planner: planner.New(), world: world, nodes: builder{}, pending: w.pending, clock: w.clock, refused: newFilterRefusals(w.clock), moves: m}
+	return &planning{viewer: v, planner: planner.New(), world: world, nodes: builder{}, pending: w.pending, clock: w.clock, refused: filterrefusals.New(w.clock), moves: m}
 }
 
 // What is reserved for a move that has not begun goes to pods that wait if nothing has to be bought for them then. If it is of no use to them,

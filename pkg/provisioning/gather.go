@@ -2,6 +2,7 @@ package provisioning
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,11 +17,33 @@ import (
 
 // Gatherer collects the demand of a round. It belongs to the planner's goroutine.
 type Gatherer struct {
-	reservations *reservations.Ledger
-	pending      *pending.Pods
-	namespaces   *Namespaces
-	gangs        *gangPlans
-	nominees     map[types.UID]nominee
+	reservations  *reservations.Ledger
+	pending       *pending.Pods
+	namespaces    *Namespaces
+	gangs         *gangPlans
+	nominees      map[types.UID]nominee
+	unprovisioned func(namespace, request string) bool
+}
+
+// OnUnprovisioned sets a func that reports whether a ProvisioningRequest is known and has no capacity yet. Call it before anything runs.
+func (g *Gatherer) OnUnprovisioned(f func(namespace, request string) bool) { g.unprovisioned = f }
+
+// requestRetry is how long pods wait before it is looked again whether the ProvisioningRequest that they name has capacity. They get it as soon as
+// it is booked, so this is for requests that fail or are deleted.
+const requestRetry = 30 * time.Second
+
+// withoutEarly leaves out pods that were created before there is capacity for the ProvisioningRequest that they name: a plan for them would buy
+// it a second time.
+func (g *Gatherer) withoutEarly(waiting []ledger.Waiting) []ledger.Waiting {
+	return slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
+		if w.Class.Request == "" || g.unprovisioned == nil || !g.unprovisioned(w.Class.Namespace, w.Class.Request) {
+			return false
+		}
+		g.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+			l.Postpone(w.Ref.UID, fmt.Sprintf("ProvisioningRequest %q, which the pod names, has no capacity yet", w.Class.Request), now.Add(requestRetry), now)
+		})
+		return true
+	})
 }
 
 // Gather queues unscheduled siblings of queued pods: they are of the same class, so they fit nowhere either, and one plan for all of them
@@ -47,7 +70,7 @@ func (g *Gatherer) Gather(ctx context.Context) ([]ledger.Waiting, map[pending.Gr
 		}
 	}
 	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
-	gangs := g.gangs.gangsOf(ctx, g.withoutNominees(g.namespaces.withoutOthers(ctx, waiting)))
+	gangs := g.gangs.gangsOf(ctx, g.withoutNominees(g.withoutEarly(g.namespaces.withoutOthers(ctx, waiting))))
 	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
 	return waiting, gangs
 }

@@ -23,9 +23,9 @@ type Namespaces struct {
 	selector labels.Selector // nil: all
 }
 
-// mayLaunch returns why pods of the namespace may not cause launches, or nil. Pods of other namespaces are scheduled as usual: they use
-// existing capacity, but none is bought or reserved for them. mayLaunch answers from memory.
-func (n *Namespaces) mayLaunch(namespace string) error {
+// MayLaunch returns why pods of the namespace may not cause launches, or nil. Pods of other namespaces are scheduled as usual: they use
+// existing capacity, but none is bought or reserved for them. MayLaunch answers from memory.
+func (n *Namespaces) MayLaunch(namespace string) error {
 	if n.selector == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (n *Namespaces) withoutOthers(ctx context.Context, waiting []ledger.Waiting
 	waiting = slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
 		ns := w.Ref.Namespace
 		if _, asked := problem[ns]; !asked {
-			problem[ns] = n.mayLaunch(ns)
+			problem[ns] = n.MayLaunch(ns)
 		}
 		if problem[ns] != nil {
 			refused[ns] = append(refused[ns], w.Ref.UID)

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/filterrefusals"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
@@ -107,15 +108,16 @@ type Controllers struct {
 	// Consolidation makes the passes that the disruption controller asks for.
 	Consolidation *Consolidation
 	Chunks        *Chunks
+	Plans         *Plans
 }
 
 // New returns controllers that do nothing until Provisioner.Serve.
 func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	gangs := d.Gatherer.gangs
 	v := &viewer{claims: p.Claims, types: p.Types, world: p.World, reservations: p.Reservations, pending: p.Pending, owners: p.Owners,
-		daemons: p.Daemons, spending: p.Spending, live: by.Live, status: by.Status, storage: limits.NewStorage(p.Pending.Classes.Storage()), clock: p.Clock}
+		daemons: p.Daemons, spending: p.Spending, live: by.Live, status: by.Status, storage: limits.NewStorage(p.Pending.Classes.Storage()), devices: limits.NewDevices(p.Pending.Classes.Devices()), clock: p.Clock}
 	plans := &planning{viewer: v, planner: p.Planner, world: p.World, nodes: p.Nodes, pending: p.Pending, spending: p.Spending,
-		clock: p.Clock, options: cfg.Plan, refused: newFilterRefusals(p.Clock), moves: moves.New(p.Reservations, p.Pending.Classes)}
+		clock: p.Clock, options: cfg.Plan, refused: filterrefusals.New(p.Clock), moves: moves.New(p.Reservations, p.Pending.Classes)}
 	passes := &passes{planner: consolidation.New()}
 	c := &Controllers{
 		Rounds: &Rounds{claims: p.Claims, gatherer: d.Gatherer, gangs: gangs, planning: plans, purchases: by.Purchases, committer: by.Committer,
@@ -134,6 +136,7 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	rooms := &offers{reservations: p.Reservations, pending: p.Pending, viewer: v, world: p.World, planner: p.Rooms, nodes: p.Nodes,
 		committer: by.Committer, triggers: d.Triggers, options: cfg.Plan}
 	c.Chunks = &Chunks{offers: rooms, claims: p.Claims, namespaces: d.Namespaces, planning: plans, ownership: by.Ownership}
+	c.Plans = &Plans{offers: rooms, planning: plans}
 	c.Provisioner = &Provisioner{rounds: c.Rounds, probes: c.Probes, relocation: c.Relocation, moves: c.Consolidation, daemons: d.Daemons, recovery: by.Recovery,
 		offers: rooms, chunks: c.Chunks, triggers: d.Triggers, clock: p.Clock, batchIdle: cfg.BatchIdle, batchMax: cfg.BatchMax}
 	return c

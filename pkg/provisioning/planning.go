@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/filterrefusals"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
@@ -30,7 +31,7 @@ type planning struct {
 	spending *spending.Guard
 	clock    clock.PassiveClock
 	options  capacity.Options
-	refused  *filterRefusals
+	refused  *filterrefusals.Memory
 	moves    *moves.Moves // those that have not begun yield to what is planned
 }
 

@@ -119,7 +119,7 @@ func (p *Probes) heldBack(key guard.Key) []ledger.Waiting {
 			p.heldFrom[key] = (from + i) % len(all)
 			break
 		}
-		if !p.reservations.Refused(pod.UID) || p.namespaces.mayLaunch(pod.Namespace) != nil || pod.Status.NominatedNodeName != "" {
+		if !p.reservations.Refused(pod.UID) || p.namespaces.MayLaunch(pod.Namespace) != nil || pod.Status.NominatedNodeName != "" {
 			continue
 		}
 		class, err := p.pending.Classes.Class(pod)

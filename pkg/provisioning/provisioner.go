@@ -21,7 +21,11 @@ type Provisioner struct {
 	clock      clock.WithTicker
 	// A burst is planned when no pod has arrived for batchIdle, or at the latest batchMax after its first pod.
 	batchIdle, batchMax time.Duration
+	bookings            func(context.Context)
 }
+
+// OnBookings sets a func that plans for ProvisioningRequests after pods. Call it before anything runs.
+func (p *Provisioner) OnBookings(f func(context.Context)) { p.bookings = f }
 
 // Serve makes a plan whenever there is something to plan for. A panic that no step has caught leaves demand unchanged.
 func (p *Provisioner) Serve(ctx context.Context) {
@@ -33,6 +37,9 @@ func (p *Provisioner) Serve(ctx context.Context) {
 		p.rounds.Round(ctx)
 		p.probes.Probe(ctx)
 		p.relocation.Relocate(ctx)
+		if p.bookings != nil {
+			p.bookings(ctx)
+		}
 		p.chunks.keep(ctx)
 		p.moves.Consolidate(ctx)
 	}

@@ -108,7 +108,7 @@ func (r *Replacements) successors(pods []*corev1.Pod) (map[ledger.Successor][]*c
 	var forbidden error
 	may := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
-		if bad := r.namespaces.mayLaunch(pod.Namespace); bad != nil {
+		if bad := r.namespaces.MayLaunch(pod.Namespace); bad != nil {
 			forbidden = fmt.Errorf("pod %s: %w", klog.KObj(pod), bad)
 			continue
 		}

@@ -193,8 +193,8 @@ func (c *Consolidation) matchPods(a *attempt, nodes map[string]*capacity.Node) {
 			a.fail("pod %s has changed", klog.KObj(pod))
 		case !planned[pl.Node] && (n == nil || n.Closed):
 			a.fail("node %s, where a pod was to go, can't take it any more", pl.Node)
-		case len(a.New) > 0 && c.namespaces.mayLaunch(pod.Namespace) != nil:
-			a.fail("pod %s: %v", klog.KObj(pod), c.namespaces.mayLaunch(pod.Namespace))
+		case len(a.New) > 0 && c.namespaces.MayLaunch(pod.Namespace) != nil:
+			a.fail("pod %s: %v", klog.KObj(pod), c.namespaces.MayLaunch(pod.Namespace))
 		}
 		left = append(left, pl)
 		a.successors, a.from = append(a.successors, next), append(a.from, pod.Spec.NodeName)
@@ -322,7 +322,7 @@ func (c *Consolidation) trial(v *View, all []*attempt, objects map[string]*corev
 			continue
 		}
 		for _, n := range a.New {
-			t.Nodes = append(t.Nodes, capacity.TrialNode{Node: c.planning.nodes.PlannedNode(n, n.ID), Pods: daemonPods(n.ID, n.Daemons)})
+			t.Nodes = append(t.Nodes, capacity.TrialNode{Node: c.planning.nodes.PlannedNode(n, n.ID), Pods: daemonPods(n.ID, n.Daemons), Devices: DevicesOf(n)})
 		}
 		for i := range a.Placements {
 			of = append(of, stepOf{a, i})
@@ -437,6 +437,14 @@ func (p *planning) probe(plan *capacity.Plan, terms *Terms, lift []guard.Key) {
 			return
 		}
 	}
+}
+
+// probes reports whether a new node would probe one of the breakers.
+func (p *planning) probes(n *capacity.PlannedNode, workloads []guard.Workload, lift []guard.Key) bool {
+	return slices.ContainsFunc(lift, func(key guard.Key) bool {
+		own := *n
+		return spending.Probes(key, &own, workloads, p.spending.Tried(key))
+	})
 }
 
 // avoid keeps new nodes that could not be bought from being proposed again at once.

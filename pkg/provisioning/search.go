@@ -62,7 +62,7 @@ func (d *Decider) newSearch(s *Scene, opts capacity.Options) *search {
 	for _, f := range opts.Forbidden {
 		q.known[place(f)] = true
 	}
-	for _, f := range d.memory.recall(s.Pools, slices.Sorted(maps.Keys(q.demand))) {
+	for _, f := range d.memory.Recall(s.Pools, slices.Sorted(maps.Keys(q.demand))) {
 		q.forbid(f)
 		q.opts.FixZone[f.Class] = true
 		q.found = append(q.found, f)
@@ -209,7 +209,7 @@ func (q *search) probe(ctx context.Context, key capacity.ClassKey) error {
 	t := capacity.Trial{Promised: q.scene.Promised, Nodes: slices.Clone(q.scene.Hypothetical), Alone: true}
 	nodes := q.candidates.Candidates(&q.scene.View, class, q.opts)
 	for _, n := range nodes {
-		t.Nodes = append(t.Nodes, capacity.TrialNode{Node: q.Nodes.PlannedNode(n, n.ID), Pods: daemonPods(n.ID, n.Daemons)})
+		t.Nodes = append(t.Nodes, capacity.TrialNode{Node: q.Nodes.PlannedNode(n, n.ID), Pods: daemonPods(n.ID, n.Daemons), Devices: DevicesOf(n)})
 		t.Steps = append(t.Steps, q.step(class, ref, n.ID))
 	}
 	return q.verify(ctx, t, func(r capacity.Rejection) {
@@ -294,9 +294,9 @@ func (q *search) remember(plan *capacity.Plan) {
 	}
 	for key := range q.demand {
 		if len(found[key]) == 0 || !keep[key] && !over {
-			q.memory.forget(key)
+			q.memory.Forget(key)
 			continue
 		}
-		q.memory.keep(q.scene.Pools, key, found[key])
+		q.memory.Keep(q.scene.Pools, key, found[key])
 	}
 }

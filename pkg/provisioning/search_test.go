@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/filterrefusals"
 )
 
 const teamLabel = "team"
@@ -54,7 +55,7 @@ func only(labels map[string]string) *filters {
 
 func deciderFor(world Filters, clock *clocktesting.FakePassiveClock) *Decider {
 	return &Decider{Planner: planner.New(), World: world, Nodes: builder{}, Pod: func(types.UID) *corev1.Pod { return nil },
-		Patience: defaultPatience, Clock: clock, memory: newFilterRefusals(clock)}
+		Patience: defaultPatience, Clock: clock, memory: filterrefusals.New(clock)}
 }
 
 func mustDecide(t *testing.T, d *Decider, s *Scene) *capacity.Plan {
@@ -235,11 +236,11 @@ func TestDecideRemembersWhatWasRefused(t *testing.T) {
 	if plan := mustDecide(t, d, scene); len(plan.Nodes) != 1 || plan.Nodes[0].Pool.Name != "pool-1" {
 		t.Errorf("the pool of the highest weight fits by now, refused: %v", plan.Refused)
 	}
-	clock.SetTime(clock.Now().Add(refusalLife))
+	clock.SetTime(clock.Now().Add(filterrefusals.Life))
 	delete(accept, teamLabel)
 	scene = teams(t, 3, "a")
 	if plan := mustDecide(t, d, scene); len(plan.Nodes) != 1 || plan.Nodes[0].Pool.Name != "pool-1" {
-		t.Errorf("after %v the first pool wasn't asked again", refusalLife)
+		t.Errorf("after %v the first pool wasn't asked again", filterrefusals.Life)
 	}
 }
 
@@ -254,30 +255,5 @@ func TestDecideAsksAnewAboutWhatWasHopeless(t *testing.T) {
 	f.object = func(*corev1.Node) string { return "" }
 	if plan := mustDecide(t, d, scene); len(plan.Nodes) != 1 {
 		t.Errorf("refused still: %v", plan.Refused)
-	}
-}
-
-func TestFilterRefusalsAreBounded(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	m := newFilterRefusals(clock)
-	scene := teams(t, 10, "a")
-	for i := range 3 * maxRefusals / 10 {
-		class := capacity.ClassKey(fmt.Sprintf("class-%d", i))
-		var found []capacity.Forbidden
-		for _, p := range scene.Pools {
-			found = append(found, capacity.Forbidden{Class: class, Pool: p.Name, Zone: "a"})
-		}
-		m.keep(scene.Pools, class, found)
-		if len(m.recall(scene.Pools, []capacity.ClassKey{class})) != len(found) {
-			t.Fatalf("%s is forgotten at once", class)
-		}
-		clock.SetTime(clock.Now().Add(time.Millisecond))
-	}
-	n := 0
-	for _, all := range m.classes {
-		n += len(all)
-	}
-	if n != m.size || n > maxRefusals {
-		t.Errorf("%d are remembered, said to be %d", n, m.size)
 	}
 }

@@ -52,7 +52,7 @@ func TestStorageThatIsAwaited(t *testing.T) {
 			if got := awaitsStorage(n, tc.f, tc.st); got != tc.awaited {
 				t.Errorf("awaited: %t", got)
 			}
-			if diff := cmp.Diff(tc.want, (&View{}).promise(n, tc.f, tc.st).VolumesFree); diff != "" {
+			if diff := cmp.Diff(tc.want, (&View{}).promise(n, tc.f, tc.st, (&viewer{}).planned(tc.f)).VolumesFree); diff != "" {
 				t.Errorf("volumes (-want +got):\n%s", diff)
 			}
 		})

@@ -34,6 +34,7 @@ type viewer struct {
 	live         func() bool                          // the ledger knows the claims of nodes that boot
 	status       func(*corev1.Node) ledger.NodeStatus // of an existing node
 	storage      *limits.Storage
+	devices      *limits.Devices
 	clock        clock.PassiveClock
 }
 
@@ -72,7 +73,7 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 	v := &View{live: vi.live(), Existing: map[string]Existing{}, chunks: buffers.Chunks{}}
 	v.DaemonSets = vi.daemons()
 	v.Namespaces = vi.pending.Classes.Namespaces
-	v.Pools = vi.storage.On(vi.claims.Pools(vi.types))
+	v.Pools = vi.devices.On(vi.storage.On(vi.claims.Pools(vi.types)))
 	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return vi.spending.Unfulfilled(vi.pending.Get(w.Ref.UID)) })
 	v.Demand = append(demand(waiting), pending.Anticipated(expecting, vi.pending, vi.owners, held(flights, adopted, vi.pending.Has), vi.clock.Now())...)
 
@@ -91,7 +92,7 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 			known.Claim = f.Claim
 		}
 		v.Existing[n.Name] = known
-		out := v.promise(n, f, st)
+		out := v.promise(n, f, st, vi.planned(f))
 		if later := vi.withoutStartupTaints(o, out); later != nil {
 			out.Taints = later.Spec.Taints
 			o = later
@@ -100,7 +101,7 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 			o = later
 		}
 		if o != shown || awaitsStorage(n, f, st) {
-			v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o})
+			v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o, Devices: out.Kind.Devices})
 		}
 		return out
 	})
@@ -111,8 +112,8 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 		}
 		n := *f.Template
 		n.Name, n.Claim, n.InFlight = f.Claim, f.Claim, true
-		v.Nodes = append(v.Nodes, v.promise(&n, f, ledger.NodeStatus{Managed: true}))
-		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: objectOf(&n)})
+		v.Nodes = append(v.Nodes, v.promise(&n, f, ledger.NodeStatus{Managed: true}, vi.planned(f)))
+		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: objectOf(&n), Devices: n.Kind.Devices})
 	}
 	return v, nil
 }
@@ -160,8 +161,25 @@ func held(flights []ledger.InFlight, adopted map[types.UID][]types.UID, counted 
 	return out
 }
 
-// promise returns the node less its reservations.
-func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) *capacity.Node {
+// planned returns what a node in flight was planned with, by driver: its volumes, and the pods that its devices are enough for.
+func (vi *viewer) planned(f *ledger.InFlight) map[string]int64 {
+	if f == nil || f.Template == nil {
+		return nil
+	}
+	counts := vi.devices.Of(f.Template)
+	if len(counts) == 0 {
+		return f.Template.VolumesFree
+	}
+	out := maps.Clone(f.Template.VolumesFree)
+	if out == nil {
+		out = map[string]int64{}
+	}
+	maps.Copy(out, counts)
+	return out
+}
+
+// promise returns the node less its reservations. planned is what it was planned with, by driver.
+func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus, planned map[string]int64) *capacity.Node {
 	if f == nil && (!st.Managed || st.Initialized) {
 		return n
 	}
@@ -170,9 +188,8 @@ func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 	// A kubelet may register before this process knows that its node is the NodeClaim's. Until the names are joined the node shows capacity
 	// that is reserved under the NodeClaim's name as free: plan nothing there.
 	out.Closed = v.live && out.InFlight && (f == nil || f.Claim == "")
-	var planned map[string]int64
 	if f != nil && f.Template != nil {
-		planned = f.Template.VolumesFree
+		out.Kind.Devices = f.Template.Kind.Devices
 	}
 	if out.InFlight || awaitsStorage(n, f, st) {
 		out.VolumesFree = expected(n.VolumesFree, planned, st.Drivers)
@@ -284,13 +301,10 @@ func expected(shown, planned map[string]int64, drivers []string) map[string]int6
 	return out
 }
 
-// awaitsStorage reports whether a node's drivers have yet to publish storage that pods planned there count on: until they do, the node is
+// awaitsStorage reports whether a node's drivers have yet to publish storage or devices that pods planned there count on: until they do, the node is
 // treated like one that doesn't exist yet. They may do so after its initialization.
 func awaitsStorage(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus) bool {
-	missing := func(d string) bool {
-		_, storage := capacity.StorageClassOf(d)
-		return storage && !slices.Contains(st.Drivers, d)
-	}
+	missing := func(d string) bool { return capacity.PublishedLater(d) && !slices.Contains(st.Drivers, d) }
 	if st.Managed && !st.Initialized {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(n.VolumesFree)), missing)
 	}

@@ -97,7 +97,7 @@ func TestExpectedAmounts(t *testing.T) {
 			n.Free.Sub(capacity.Resources{gpu: 1}) // a pod that was bound before the kubelet restarted
 			f := &ledger.InFlight{Template: &capacity.Node{Allocatable: planned}}
 			v := &View{}
-			got := v.promise(n, f, ledger.NodeStatus{Managed: true})
+			got := v.promise(n, f, ledger.NodeStatus{Managed: true}, nil)
 			if diff := cmp.Diff(tc.want, got.Allocatable); diff != "" {
 				t.Errorf("allocatable (-want +got):\n%s", diff)
 			}
@@ -117,7 +117,7 @@ func TestExpectedAmounts(t *testing.T) {
 			if diff := cmp.Diff(shown, capacity.ResourcesOf(o.Status.Allocatable)); diff != "" {
 				t.Errorf("the Node itself was changed (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.shown, v.promise(n, f, ledger.NodeStatus{Managed: true, Initialized: true}).Allocatable); diff != "" {
+			if diff := cmp.Diff(tc.shown, v.promise(n, f, ledger.NodeStatus{Managed: true, Initialized: true}, nil).Allocatable); diff != "" {
 				t.Errorf("once it is initialized (-want +got):\n%s", diff)
 			}
 		})
@@ -140,7 +140,7 @@ func TestNodesWhoseClaimIsNotKnownYetTakeNoPods(t *testing.T) {
 		{"it is initialized", &ledger.InFlight{Name: "n"}, up, false},
 		{"it is unmanaged", nil, ledger.NodeStatus{}, false},
 	} {
-		got := (&View{live: true}).promise(&capacity.Node{Name: "n", Free: capacity.Resources{corev1.ResourceCPU: 1000}}, tc.f, tc.st)
+		got := (&View{live: true}).promise(&capacity.Node{Name: "n", Free: capacity.Resources{corev1.ResourceCPU: 1000}}, tc.f, tc.st, nil)
 		if got.Closed != tc.want {
 			t.Errorf("%s: takes no pods: %v", tc.name, got.Closed)
 		}

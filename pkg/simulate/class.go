@@ -146,6 +146,9 @@ func (t *trial) voids(p placement, c *class) bool {
 	if c.by.recalled.Len() > 0 {
 		return true
 	}
+	if t.world.devices.uses(p.pod.Pod) && t.world.devices.uses(c.pod) {
+		return true
+	}
 	if c.refused != nil {
 		return false
 	}

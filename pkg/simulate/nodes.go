@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/devices"
 )
 
 // Decorate adds to a node what the scheduler's cache doesn't know: that it is being launched and which claim it belongs to, which
@@ -28,11 +29,15 @@ type nodeEntry struct {
 // nil.
 func (w *World) Nodes(decorate Decorate) []*capacity.Node {
 	out := make([]*capacity.Node, 0, len(w.byName))
-	following := w.storage.Following()
+	following, free := w.storage.Following(), w.freeDevices()
 	for _, info := range w.byName {
 		object := info.Node()
 		csiNode := w.volumes.csiNode(object.Name)
 		storage := w.published(object, following)
+		if on := free.On(object); on != nil {
+			maps.Copy(on, storage)
+			storage = on
+		}
 		entry, ok := w.nodes[object.Name]
 		if !ok || entry.generation != info.GetGeneration() || entry.csiNode != csiNode || !maps.Equal(entry.storage, storage) {
 			entry = nodeEntry{generation: info.GetGeneration(), csiNode: csiNode, storage: storage, node: w.nodeOf(info, csiNode, storage)}
@@ -47,6 +52,14 @@ func (w *World) Nodes(decorate Decorate) []*capacity.Node {
 		}
 	}
 	return out
+}
+
+// freeDevices returns what is free of the devices that nodes have published; nil: no pod asks for any.
+func (w *World) freeDevices() *devices.Free {
+	if w.devices == nil {
+		return nil
+	}
+	return w.devices.source.Free()
 }
 
 // published returns the capacity for volumes of classes with node-local storage, 0 where none has been published.

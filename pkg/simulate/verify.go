@@ -55,11 +55,14 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 	w.lister.SharedLister = t.overlay
 	defer func() { w.lister.SharedLister = w.snapshot }()
 	defer t.undo(ctx)
+	w.devices.begin(in.Nodes)
+	defer w.devices.end()
 
 	t.assumed(ctx)
 	logger := klog.FromContext(ctx)
 	for _, p := range in.Promised {
 		if node := t.overlay.writable(p.Node); node != nil {
+			t.promiseDevices(ctx, p, node)
 			t.overlay.place(t.podInfo(p), node)
 			t.promise(ctx, w.of(p.Pod), framework.NewCycleState(), p)
 		} else {
@@ -105,6 +108,9 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	if node == nil {
 		return &verdict{reason: fmt.Sprintf("node %q doesn't exist", step.Node)}, nil
 	}
+	if t.world.devices.uses(step.Pod) {
+		step = t.world.devices.standIn(step, true)
+	}
 	c, err := t.class(ctx, step)
 	if err != nil {
 		return nil, err
@@ -129,6 +135,9 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 		return nil, nil
 	}
 	if refused := t.reserve(ctx, c.by, c.state, step); refused != nil {
+		return refused, nil
+	}
+	if refused := t.allocate(ctx, c.by, c.state, step); refused != nil {
 		return refused, nil
 	}
 	pod := t.podInfo(step)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/devices"
 	"github.com/dovetail-scheduler/dovetail/pkg/storage"
 )
 
@@ -41,6 +42,8 @@ type Config struct {
 	Deny []string
 	// Also are further profiles: the pods of each are checked by its own filters, pods of any other profile by Profile's.
 	Also []Also
+	// Devices knows the devices of nodes that don't exist yet; nil: none are known.
+	Devices *devices.Source
 	// Parallelism is how many goroutines PreFilter may use; 0: the framework's default.
 	Parallelism int
 }
@@ -65,6 +68,7 @@ type World struct {
 	byName   []fwk.NodeInfo
 
 	storage *storage.Capacities
+	devices *supposedDevices // nil: the setting is off
 	// trying is the hypothetical node that the filters are being asked about; nil: none, or an existing node.
 	trying *corev1.Node
 
@@ -81,6 +85,7 @@ type filters struct {
 	// all class states void.
 	extended, recalled sets.Set[string]
 	counting           []fwk.ReservePlugin
+	devices            allocating // nil: the profile has no such plugin
 	// pods is what the counting plugins' informers know.
 	pods corelisters.PodLister
 }
@@ -103,6 +108,9 @@ func New(ctx context.Context, cfg Config) (*World, error) {
 		return nil, fmt.Errorf("simulating profile %q: the scheduler has no such profile", cfg.Profile.SchedulerName)
 	}
 	w.storage = storage.New(running.SharedInformerFactory())
+	if cfg.Devices != nil {
+		w.devices = &supposedDevices{SharedDRAManager: running.SharedDRAManager(), source: cfg.Devices}
+	}
 	var err error
 	if w.first, err = w.filters(ctx, cfg, Also{cfg.Profile, cfg.Deny}); err != nil {
 		return nil, err
@@ -135,7 +143,7 @@ func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, err
 		frameworkruntime.WithClientSet(running.ClientSet()),
 		frameworkruntime.WithKubeConfig(running.KubeConfig()),
 		frameworkruntime.WithInformerFactory(supposing{running.SharedInformerFactory(), w}),
-		frameworkruntime.WithSharedDRAManager(running.SharedDRAManager()),
+		frameworkruntime.WithSharedDRAManager(w.draManager(running)),
 		frameworkruntime.WithSharedCSIManager(running.SharedCSIManager()),
 		frameworkruntime.WithPodGroupManager(running.PodGroupManager()),
 		frameworkruntime.WithEventRecorder(running.EventRecorder()),
@@ -153,6 +161,7 @@ func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, err
 		return nil, fmt.Errorf("simulating profile %q: %w", name, err)
 	}
 	out := &filters{framework: f, extended: sets.New[string](), recalled: sets.New[string]()}
+	out.devices, _ = built[names.DynamicResources].(allocating)
 	out.counting = counting(enabledNames(running.ListPlugins().Reserve), built, inTree.Has)
 	for _, p := range out.counting {
 		out.recalled.Insert(p.Name())
@@ -167,6 +176,14 @@ func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, err
 		}
 	}
 	return out, nil
+}
+
+// draManager returns what the simulation's DynamicResources plugin reads.
+func (w *World) draManager(running framework.Framework) fwk.SharedDRAManager {
+	if w.devices == nil {
+		return running.SharedDRAManager()
+	}
+	return w.devices
 }
 
 func enabledNames(set schedulerapi.PluginSet) []string {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -20,6 +21,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/devices"
 )
 
 // cluster is a real scheduler on a fake API, not running, with a World beside it.
@@ -40,6 +42,7 @@ type clusterConfig struct {
 	deny     []string
 	also     []Also
 	before   func(*scheduler.Scheduler)
+	devices  func(fwk.SharedDRAManager) *devices.Source
 }
 
 // newCluster starts the scheduler's informers on the objects and waits until its cache has them.
@@ -70,7 +73,11 @@ func newCluster(tb testing.TB, objects []runtime.Object, options ...clusterOptio
 	if cfg.before != nil {
 		cfg.before(sched)
 	}
-	world, err := New(ctx, Config{Scheduler: sched, Profile: cfg.profile, Registry: cfg.registry, Deny: cfg.deny, Also: cfg.also})
+	var known *devices.Source
+	if cfg.devices != nil {
+		known = cfg.devices(sched.Profiles[cfg.profile.SchedulerName].SharedDRAManager())
+	}
+	world, err := New(ctx, Config{Scheduler: sched, Profile: cfg.profile, Registry: cfg.registry, Deny: cfg.deny, Also: cfg.also, Devices: known})
 	if err != nil {
 		tb.Fatalf("building the world: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +51,8 @@ func (p *purse) restart(cfg Config) {
 	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	p.pending = pending.New(pending.Config{Schedulers: []string{"s"}}, reservations.New(p.clock), pending.NewClasses(f))
 	p.Guard = New(cfg, Parts{Clock: p.clock, Records: p, Owners: pending.NewOwners(f), Pending: p.pending, Nodes: Nodes{
-		Taints: func(node string) []corev1.Taint { return p.tells[node] }, Pods: func(node string) []*corev1.Pod { return p.seen[node] }}})
+		Taints: func(node string) []corev1.Taint { return p.tells[node] }, Pods: func(node string) []*corev1.Pod { return p.seen[node] },
+		Pool: func(node string) string { return map[bool]string{true: "pool"}[strings.HasPrefix(node, "node-")] }}})
 	p.state.breakers.Recovered(p.clock.Now())
 }
 

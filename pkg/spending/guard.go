@@ -41,6 +41,8 @@ type Nodes struct {
 	// Taints returns the NoExecute taints of a Node, Pods the pods bound to a node name.
 	Taints func(node string) []corev1.Taint
 	Pods   func(node string) []*corev1.Pod
+	// Pool returns the node pool of a node of ours; "": it is not ours, or has none.
+	Pool func(node string) string
 }
 
 // Parts are the neighbours of a Guard.

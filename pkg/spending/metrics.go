@@ -18,6 +18,11 @@ var (
 		Help:           "What was spent on machines that were terminated without having done any work, by node pool.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{poolmetrics.Label})
+	podsRejected = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "dovetail", Name: "pods_rejected_total",
+		Help:           "Pods that the kubelets of nodes did not admit, by node pool and the kubelet's reason, such as OutOfmemory.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{poolmetrics.Label, "reason"})
 	breakersOpen = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: "dovetail", Name: "launch_breakers_open",
 		Help:           "Breakers of the spending guard that pause launches.",
@@ -32,5 +37,5 @@ var (
 
 func init() {
 	legacyregistry.MustRegister(breakersOpen, breakerEvents)
-	poolmetrics.MustRegister(dollarsPerHour, unserved)
+	poolmetrics.MustRegister(dollarsPerHour, unserved, podsRejected)
 }

@@ -32,6 +32,9 @@ func (g *Guard) Pods() cache.ResourceEventHandler {
 				g.podMoved(now)
 			}
 			g.podChanged(now, false)
+			if g != nil && now.Spec.NodeName != "" && rejected(now) && !rejected(before) {
+				tellRejected(now, g.state.nodes, g.records)
+			}
 		},
 		DeleteFunc: observe.Deletion(func(pod *corev1.Pod) {
 			g.podMoved(pod)
@@ -181,6 +184,18 @@ func rejected(pod *corev1.Pod) bool {
 		return c.ContainerID != "" || c.State.Terminated != nil || c.State.Running != nil
 	}
 	return !slices.ContainsFunc(pod.Status.ContainerStatuses, made) && !slices.ContainsFunc(pod.Status.InitContainerStatuses, made)
+}
+
+// tellRejected counts a pod that the kubelet of a node of ours did not admit, and says so on the node pool: the node may be smaller than it was
+// planned (OutOfmemory, OutOfcpu). What its kubelet reports is learned from the Node.
+func tellRejected(pod *corev1.Pod, nodes Nodes, records Records) {
+	pool := nodes.Pool(pod.Spec.NodeName)
+	if pool == "" {
+		return
+	}
+	podsRejected.WithLabelValues(pool, pod.Status.Reason).Inc()
+	records.TellPool(pool, corev1.EventTypeWarning, "PodRejected", objects.OneLine(fmt.Sprintf("the kubelet of node %s rejected pod %s/%s: %s: %s",
+		pod.Spec.NodeName, pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message)))
 }
 
 // untolerated returns the key of a NoExecute taint of the pod's node that the pod doesn't tolerate.

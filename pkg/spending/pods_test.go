@@ -2,6 +2,7 @@ package spending
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,5 +68,33 @@ func TestRefusedBesideOtherPods(t *testing.T) {
 	}
 	if bought > 4 {
 		t.Errorf("%d machines were bought for one pod that the filters refuse on each", bought)
+	}
+}
+
+// Whether the machine still matters to the guard or not, a pod that a kubelet of ours does not admit is counted and told, once.
+func TestRejectedPodsAreCounted(t *testing.T) {
+	p := newPurse(t, Config{})
+	handler := p.Pods()
+	failed := func(reason string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, reason, "Node didn't have\nenough memory"
+		}
+	}
+	for _, tc := range []struct {
+		node   string
+		before func(*corev1.Pod)
+		now    func(*corev1.Pod)
+		want   string
+	}{
+		{"node-old", phase(corev1.PodPending), failed("OutOfmemory"), "pool PodRejected the kubelet of node node-old rejected pod d/p: OutOfmemory: Node didn't have; enough memory"},
+		{"node-old", failed("OutOfmemory"), failed("OutOfmemory"), ""},
+		{"node-old", phase(corev1.PodRunning), phase(corev1.PodFailed), ""},
+		{"theirs", phase(corev1.PodPending), failed("OutOfmemory"), ""},
+	} {
+		p.told = nil
+		handler.OnUpdate(p.pod("p", tc.node, tc.before), p.pod("p", tc.node, tc.now))
+		if got := strings.Join(p.told, "; "); got != tc.want {
+			t.Errorf("told %q, want %q", got, tc.want)
+		}
 	}
 }

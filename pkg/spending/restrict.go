@@ -30,43 +30,31 @@ func (g *Guard) Restrict(v *capacity.View, pod func(types.UID) *corev1.Pod, lift
 	for i, p := range v.Pools {
 		v.Pools[i] = g.state.withoutHeld(p, lift)
 	}
+	held := make([]map[string][]*guard.Breaker, len(v.Demand)) // by pool: one breaker per pod, in the order of the pods
+	of, all := map[capacity.ClassKey]int{}, map[placeOf]int{}  // demands of a class, and those of them of which a breaker stops every pod in a pool
 	for i := range v.Demand {
 		d := &v.Demand[i]
-		held := map[string][]*guard.Breaker{} // by pool: one breaker per pod, in the order of the pods
-		byWorkload := map[guard.Workload]map[string]*guard.Breaker{}
-		breakers := func(p *corev1.Pod) map[string]*guard.Breaker {
-			w := g.WorkloadOf(p)
-			if byWorkload[w] == nil {
-				byWorkload[w] = g.state.heldIn(v.Pools, w, lift, now)
-			}
-			return byWorkload[w]
-		}
-		pods := max(len(d.Pods), 1)
-		for j := range pods {
-			p := d.Class.Pod
-			if len(d.Pods) > 0 {
-				if live := pod(d.Pods[j].UID); live != nil {
-					p = live
-				}
-			}
-			for pool, b := range breakers(p) {
-				if held[pool] == nil {
-					held[pool] = make([]*guard.Breaker, pods)
-				}
-				held[pool][j] = b
+		held[i] = heldOf(g, d, v.Pools, pod, lift, now)
+		of[d.Class.Key]++
+		for pool, breakers := range held[i] {
+			if !slices.Contains(breakers, nil) {
+				all[placeOf{d.Class.Key, pool}]++
 			}
 		}
-		if len(held) > 0 {
+		if len(held[i]) > 0 {
 			clear(g.probing.idle)
 		}
+	}
+	for i := range v.Demand {
+		d := &v.Demand[i]
 		var out []int // pods that a breaker stops somewhere where it doesn't stop others of their class
-		for _, pool := range slices.Sorted(maps.Keys(held)) {
-			all := held[pool]
-			if !slices.Contains(all, nil) {
-				forbidden = append(forbidden, capacity.Forbidden{Class: d.Class.Key, Pool: pool, Reason: all[0].Text(), Paused: true})
+		for _, pool := range slices.Sorted(maps.Keys(held[i])) {
+			breakers := held[i][pool]
+			if !slices.Contains(breakers, nil) && (all[placeOf{d.Class.Key, pool}] == of[d.Class.Key] || len(d.Pods) == 0) {
+				forbidden = append(forbidden, capacity.Forbidden{Class: d.Class.Key, Pool: pool, Reason: breakers[0].Text(), Paused: true})
 				continue
 			}
-			for j, b := range all {
+			for j, b := range breakers {
 				if b != nil && !slices.Contains(out, j) {
 					out = append(out, j)
 				}
@@ -74,11 +62,43 @@ func (g *Guard) Restrict(v *capacity.View, pod func(types.UID) *corev1.Pod, lift
 		}
 		if len(out) > 0 {
 			slices.Sort(out)
-			wait = append(wait, without(d, out, held))
+			wait = append(wait, without(d, out, held[i]))
 		}
 	}
 	v.Demand = slices.DeleteFunc(v.Demand, func(d capacity.Demand) bool { return len(d.Pods) == 0 && d.Owner == "" })
 	return forbidden, wait
+}
+
+// placeOf is a class of pods in a pool.
+type placeOf struct {
+	class capacity.ClassKey
+	pool  string
+}
+
+// heldOf returns the breakers that stop pods of a demand, by pool and in the order of the pods; nil for those that none stops.
+func heldOf(g *Guard, d *capacity.Demand, pools []*capacity.Pool, pod func(types.UID) *corev1.Pod, lift []guard.Key, now time.Time) map[string][]*guard.Breaker {
+	held := map[string][]*guard.Breaker{}
+	byWorkload := map[guard.Workload]map[string]*guard.Breaker{}
+	pods := max(len(d.Pods), 1)
+	for j := range pods {
+		p := d.Class.Pod
+		if len(d.Pods) > 0 {
+			if live := pod(d.Pods[j].UID); live != nil {
+				p = live
+			}
+		}
+		w := g.WorkloadOf(p)
+		if byWorkload[w] == nil {
+			byWorkload[w] = g.state.heldIn(pools, w, lift, now)
+		}
+		for pool, b := range byWorkload[w] {
+			if held[pool] == nil {
+				held[pool] = make([]*guard.Breaker, pods)
+			}
+			held[pool][j] = b
+		}
+	}
+	return held
 }
 
 // without removes pods from a demand and refuses them.

@@ -26,9 +26,12 @@ func TestDecodeArgs(t *testing.T) {
 	}{
 		{"nothing", ``, Args{EarliestBinding: "Early", GateDeadline: minutes(25), LateAfter: minutes(3)}, capacity.BindEarly},
 		{"an empty object", `{}`, Args{EarliestBinding: "Early", GateDeadline: minutes(25), LateAfter: minutes(3)}, capacity.BindEarly},
-		{"everything", "apiVersion: config.dovetail.sh/v1\nkind: BinderArgs\nearliestBinding: Initialized\ngateDeadline: 1h\nlateAfter: 10m\n", Args{
-			TypeMeta: metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1", Kind: "BinderArgs"}, EarliestBinding: "Initialized", GateDeadline: minutes(60), LateAfter: minutes(10),
+		{"everything", "apiVersion: config.dovetail.sh/v1alpha1\nkind: BinderArgs\nearliestBinding: Initialized\ngateDeadline: 1h\nlateAfter: 10m\n", Args{
+			TypeMeta: metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1alpha1", Kind: "BinderArgs"}, EarliestBinding: "Initialized", GateDeadline: minutes(60), LateAfter: minutes(10),
 		}, capacity.BindInitialized},
+		{"the version of before the first release", "apiVersion: config.dovetail.sh/v1\nkind: BinderArgs\n", Args{
+			TypeMeta: metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1", Kind: "BinderArgs"}, EarliestBinding: "Early", GateDeadline: minutes(25), LateAfter: minutes(3),
+		}, capacity.BindEarly},
 		{"when registered", `{"earliestBinding":"Registered"}`, Args{EarliestBinding: "Registered", GateDeadline: minutes(25), LateAfter: minutes(3)}, capacity.BindRegistered},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -47,14 +50,14 @@ func TestInvalidArgs(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"a":1}`:               `Binder arguments: unknown field "a"`,
 		`{"GateDeadline":"1m"}`: `unknown field "GateDeadline"`,
-		`{"apiVersion":"config.dovetail.sh/v1","kind":"ProvisionArgs"}`: `apiVersion: Unsupported value: "config.dovetail.sh/v1/ProvisionArgs"`,
-		`{"earliestBinding":"Never"}`:                                   `earliestBinding: Unsupported value: "Never"`,
-		`{"gateDeadline":"59s"}`:                                        "gateDeadline: Invalid value",
-		`{"gateDeadline":"25h"}`:                                        "gateDeadline: Invalid value",
-		`{"gateDeadline":5}`:                                            "gateDeadline",
-		`{"lateAfter":"0s"}`:                                            "lateAfter: Invalid value",
-		`{"lateAfter":"26m"}`:                                           "lateAfter: Invalid value",
-		`{"gateDeadline":"2h","lateAfter":"2h0m0.1s"}`:                  "lateAfter: Invalid value",
+		`{"apiVersion":"config.dovetail.sh/v1alpha1","kind":"ProvisionArgs"}`: `apiVersion: Unsupported value: "config.dovetail.sh/v1alpha1/ProvisionArgs"`,
+		`{"earliestBinding":"Never"}`:                                         `earliestBinding: Unsupported value: "Never"`,
+		`{"gateDeadline":"59s"}`:                                              "gateDeadline: Invalid value",
+		`{"gateDeadline":"25h"}`:                                              "gateDeadline: Invalid value",
+		`{"gateDeadline":5}`:                                                  "gateDeadline",
+		`{"lateAfter":"0s"}`:                                                  "lateAfter: Invalid value",
+		`{"lateAfter":"26m"}`:                                                 "lateAfter: Invalid value",
+		`{"gateDeadline":"2h","lateAfter":"2h0m0.1s"}`:                        "lateAfter: Invalid value",
 	} {
 		if got, err := decodeArgs(raw); err == nil {
 			t.Errorf("%s: accepted as %+v", raw, got)

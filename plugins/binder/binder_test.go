@@ -307,7 +307,7 @@ func TestNewNamesTheProfile(t *testing.T) {
 		{"an empty object", &runtime.Unknown{Raw: []byte("{}")}, ""},
 		{"no bytes", &runtime.Unknown{}, ""},
 		{"a field", &runtime.Unknown{Raw: []byte(`{"a":1}`)}, `profile "ours": Binder arguments: unknown field "a"`},
-		{"typed arguments of somebody else", &corev1.Pod{}, `profile "ours": Binder arguments: want config.dovetail.sh/v1 BinderArgs, have *v1.Pod`},
+		{"typed arguments of somebody else", &corev1.Pod{}, `profile "ours": Binder arguments: want config.dovetail.sh/v1alpha1 BinderArgs, have *v1.Pod`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			factory := New(newWorld(t).reservations, func(fwk.Handle) Classifier { return classifier{} })

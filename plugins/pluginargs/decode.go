@@ -17,8 +17,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// GroupVersion is the apiVersion of all arguments.
-const GroupVersion = "config.dovetail.sh/v1"
+// GroupVersion is the apiVersion of all arguments (docs/deprecation.md). Former is what it was called before the first release; it is
+// understood as well.
+const (
+	GroupVersion = "config.dovetail.sh/v1alpha1"
+	Former       = "config.dovetail.sh/v1"
+)
 
 // Decode reads a plugin's arguments into args. A profile may have none; then args stays as it is. Unknown fields, duplicate fields and
 // fields in another case are errors, as they are for upstream's own arguments.
@@ -72,7 +76,7 @@ func naming(data []byte, args any, err error) error {
 // ValidateKind checks apiVersion and kind. Arguments may leave out both.
 func ValidateKind(tm metav1.TypeMeta, kind string) field.ErrorList {
 	want := GroupVersion + "/" + kind
-	if have := tm.APIVersion + "/" + tm.Kind; have != "/" && have != want {
+	if have := tm.APIVersion + "/" + tm.Kind; have != "/" && have != want && have != Former+"/"+kind {
 		return field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), have, []string{want})}
 	}
 	return nil

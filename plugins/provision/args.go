@@ -94,6 +94,9 @@ type Args struct {
 	// twice.
 	SimulationDenyList []string `json:"simulationDenyList,omitempty"`
 
+	// DynamicResources makes nodes be launched for pods whose ResourceClaims need devices, where it is known which devices a new node has.
+	DynamicResources bool `json:"dynamicResources,omitempty"`
+
 	// MetricsBindAddress is the address (":8080") at which metrics are served over plain HTTP, too; empty: only the scheduler's own port
 	// serves them.
 	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
@@ -146,6 +149,10 @@ func DecodeArgs(obj runtime.Object) (*Args, error) {
 
 // useNewNames moves what is given under an old name to the field of today.
 func (a *Args) useNewNames() error {
+	if a.APIVersion == pluginargs.Former {
+		a.APIVersion = pluginargs.GroupVersion
+		a.Warnings = append(a.Warnings, "apiVersion "+pluginargs.Former+" is called "+pluginargs.GroupVersion+" now")
+	}
 	if a.NodeSurcharge == nil {
 		return nil
 	}

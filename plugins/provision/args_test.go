@@ -39,9 +39,16 @@ func TestDecodeArgs(t *testing.T) {
 		{"only the cluster's name: defaults", `{"clusterName":"dev"}`, func(*Args) {}},
 		{"YAML does as well", "clusterName: dev\npreemptFirst: true\n", func(a *Args) { a.PreemptFirst = true }},
 		{
-			"with kind and version", `{"apiVersion":"config.dovetail.sh/v1","kind":"ProvisionArgs","clusterName":"dev"}`,
+			"with kind and version", `{"apiVersion":"config.dovetail.sh/v1alpha1","kind":"ProvisionArgs","clusterName":"dev"}`,
 			func(a *Args) {
-				a.TypeMeta = metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1", Kind: "ProvisionArgs"}
+				a.TypeMeta = metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1alpha1", Kind: "ProvisionArgs"}
+			},
+		},
+		{
+			"the version of before the first release", `{"apiVersion":"config.dovetail.sh/v1","kind":"ProvisionArgs","clusterName":"dev"}`,
+			func(a *Args) {
+				a.TypeMeta = metav1.TypeMeta{APIVersion: "config.dovetail.sh/v1alpha1", Kind: "ProvisionArgs"}
+				a.Warnings = []string{"apiVersion config.dovetail.sh/v1 is called config.dovetail.sh/v1alpha1 now"}
 			},
 		},
 		{
@@ -114,8 +121,8 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 		{"a field given twice", unknown("clusterName: a\nclusterName: b\n"), []string{`"clusterName" already set`}},
 		{"a number where a duration belongs", unknown(`{"clusterName":"dev","batchMaxDuration":5}`), []string{"batchMaxDuration", "Duration"}},
 		{"text where a number belongs", unknown(`{"clusterName":"dev","maxClaimsInFlight":"many"}`), []string{"maxClaimsInFlight"}},
-		{"another kind", unknown(`{"apiVersion":"v1","kind":"Pod","clusterName":"dev"}`), []string{`apiVersion: Unsupported value: "v1/Pod"`, `"config.dovetail.sh/v1/ProvisionArgs"`}},
-		{"typed arguments of somebody else", &corev1.Pod{}, []string{"want config.dovetail.sh/v1 ProvisionArgs, have *v1.Pod"}},
+		{"another kind", unknown(`{"apiVersion":"v1","kind":"Pod","clusterName":"dev"}`), []string{`apiVersion: Unsupported value: "v1/Pod"`, `"config.dovetail.sh/v1alpha1/ProvisionArgs"`}},
+		{"typed arguments of somebody else", &corev1.Pod{}, []string{"want config.dovetail.sh/v1alpha1 ProvisionArgs, have *v1.Pod"}},
 		{"a cluster name EKS does not allow", unknown(`{"clusterName":"` + strings.Repeat("x", 101) + `"}`), []string{"clusterName: Invalid value"}},
 		{"a batch that never ends", unknown(`{"clusterName":"dev","batchIdleDuration":"0s"}`), []string{"batchIdleDuration: Invalid value", "must be positive"}},
 		{"an initialization that is shorter than any", unknown(`{"clusterName":"dev","initializationTimeout":"10m"}`), []string{"initializationTimeout: Invalid value", "15m"}},

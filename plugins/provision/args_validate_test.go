@@ -82,7 +82,7 @@ func TestContradictingArgs(t *testing.T) {
 	}
 	for more, want := range map[string]string{
 		``: "", `,"preemptFirst":true`: "", `,"nodePools":[{"name":"a","spec":{}}]`: "", `,"ec2NodeClasses":[{"name":"a","spec":{}}]`: "",
-		`,"nodePoolSelector":{}`: "", `,"simulationDenyList":["x"]`: "", `,"apiVersion":"config.dovetail.sh/v1","kind":"ProvisionArgs"`: "",
+		`,"nodePoolSelector":{}`: "", `,"simulationDenyList":["x"]`: "", `,"apiVersion":"config.dovetail.sh/v1alpha1","kind":"ProvisionArgs"`: "",
 		`,"region":"eu-west-1"`: "region", `,"batchIdleDuration":"51ms"`: "batchIdleDuration", `,"vmMemoryOverheadPercent":0.1`: "vmMemoryOverheadPercent",
 		`,"priceFactors":{"m5":2}`: "priceFactors", `,"maxClaimsInFlight":999`: "maxClaimsInFlight", `,"preferencePolicy":"Ignore"`: "preferencePolicy", `,"namespaceSelector":{}`: "namespaceSelector", `,"minValuesPolicy":"BestEffort"`: "minValuesPolicy",
 		`,"batchIdleDuration":"300ms"`: "", // the default

@@ -80,11 +80,11 @@ func (c *checker) disagreement(apps []*app) string {
 			return fmt.Sprintf("claim %s has no living instance", name)
 		case node == nil || node.Name != claim.Status.NodeName:
 			return fmt.Sprintf("claim %s has no Node", name)
-		case !busy[node.Name]:
+		case !busy[node.Name] && !c.buffered:
 			return fmt.Sprintf("nobody needs node %s", node.Name)
 		}
 	}
-	return ""
+	return c.extras.unrepaired(v)
 }
 
 func refused(p *corev1.Pod) bool { return words(p) != "" }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+	"github.com/dovetail-scheduler/dovetail/test/outside"
 )
 
 const (
@@ -34,13 +35,14 @@ type checker struct {
 	last   *view
 	at     time.Time
 
-	pool       *karpv1.NodePool
-	userEnded  sets.Set[string]    // provider IDs whose Node a user deleted
-	userClaims sets.Set[string]    // claims a user deleted
-	userPods   sets.Set[types.UID] // pods a user or their controller deleted
-	cloudEnded sets.Set[string]    // provider IDs whose Node the cloud controller manager deleted
-	mu         sync.Mutex          // guards cloudEnded and shared, which other goroutines write
-	jumped     time.Duration       // how far clocks have been wrong, in all
+	pool        *karpv1.NodePool
+	userEnded   sets.Set[string]    // provider IDs whose Node a user deleted
+	userClaims  sets.Set[string]    // claims a user deleted
+	userPods    sets.Set[types.UID] // pods a user or their controller deleted
+	cloudEnded  sets.Set[string]    // provider IDs whose Node the cloud controller manager deleted
+	mu          sync.Mutex          // guards cloudEnded and shared, which other goroutines write
+	jumped      time.Duration       // how far clocks have been wrong, in all
+	onlyLasting time.Time           // since when lasting faults go on after all others have ended; zero: they don't
 
 	shared   map[string]int // claims per launch batch token, as recorded
 	room     *room
@@ -52,6 +54,8 @@ type checker struct {
 	lasting  *lasting
 	emptied  *emptyings
 	leads    leads
+	extras   *extras
+	buffered bool           // there are CapacityBuffers, which need nodes
 	changes  int            // number of changes in the EC2 journal that have been checked
 	made     map[string]int // number of checks, by rule
 }
@@ -250,7 +254,7 @@ func (c *checker) budget(v *view) error {
 		}
 	}
 	c.made["budgets: no more empty nodes end at once than the pool allows"]++
-	if allowed := allowedBy(c.pool.Spec.Disruption.Budgets, nodes, karpv1.DisruptionReasonEmpty); going > allowed {
+	if allowed := outside.Allowed(c.pool.Spec.Disruption.Budgets, nodes, karpv1.DisruptionReasonEmpty); going > allowed {
 		return fmt.Errorf("%d empty nodes are being ended at the same time, the budgets allow %d of %d", going, allowed, nodes)
 	}
 	return nil
@@ -268,7 +272,10 @@ func (c *checker) protected(v *view) error {
 			continue
 		}
 		node := c.last.nodes[was.Spec.NodeName]
-		if node == nil || !nodeReady(node) || !v.live[node.Spec.ProviderID] || c.pool.Spec.Template.Spec.TerminationGracePeriod != nil {
+		if node != nil && c.extras.repaired(node.Spec.ProviderID, c.at.Add(step), c.jumped) {
+			continue // a repair has a deadline
+		}
+		if node == nil || !outside.Ready(node) || !v.live[node.Spec.ProviderID] || c.pool.Spec.Template.Spec.TerminationGracePeriod != nil {
 			continue
 		}
 		return fmt.Errorf("pod %s on node %s asks not to be disrupted and was deleted", was.Name, was.Spec.NodeName)

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/dovetail-scheduler/dovetail/test/outside"
 )
 
 // manageCloudNodes is the node lifecycle part of a cloud controller manager: it deletes a Node that isn't Ready and whose instance the
@@ -30,7 +32,7 @@ func (w *world) manageCloudNodes(ctx context.Context) {
 			continue
 		}
 		for _, n := range list {
-			if n.Spec.ProviderID == "" || n.DeletionTimestamp != nil || nodeReady(n) || w.exists(ctx, n.Spec.ProviderID) {
+			if n.Spec.ProviderID == "" || n.DeletionTimestamp != nil || outside.Ready(n) || w.exists(ctx, n.Spec.ProviderID) {
 				continue
 			}
 			w.cloudEnds(n.Spec.ProviderID)
@@ -53,13 +55,4 @@ func (w *world) exists(ctx context.Context, providerID string) bool {
 		return err != nil
 	}
 	return out.Reservations[0].Instances[0].State.Name != types.InstanceStateNameTerminated
-}
-
-func nodeReady(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

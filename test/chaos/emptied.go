@@ -15,6 +15,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+	"github.com/dovetail-scheduler/dovetail/test/outside"
 )
 
 // emptyings judges the nodes that the product empties to save money or because they have drifted, at the moment of each deletion of a claim and of each eviction. What
@@ -173,7 +174,7 @@ func (e *emptyings) look() error {
 	behind, _ := e.late()
 	nodes := map[string]int{}
 	for _, claim := range m.claims {
-		if n := m.nodes[claim.Status.NodeName]; n != nil && receives(n, claim) && m.live[claim.Status.ProviderID] {
+		if n := m.nodes[claim.Status.NodeName]; n != nil && outside.Receives(n, claim) && m.live[claim.Status.ProviderID] {
 			e.asOf[n.Name] = receiver{n, m.at}
 		}
 		if condition(claim, karpv1.ConditionTypeInitialized) {
@@ -254,12 +255,12 @@ func (e *emptyings) deletes(m *moment, claim *karpv1.NodeClaim) {
 	}
 	r.going = append(r.going, claim.Name)
 	r.nodes = max(r.nodes, e.most[r.pool].nodes)
-	r.allowed = allowedBy(pool.Spec.Disruption.Budgets, r.nodes, karpv1.DisruptionReasonUnderutilized)
+	r.allowed = outside.Allowed(pool.Spec.Disruption.Budgets, r.nodes, karpv1.DisruptionReasonUnderutilized)
 	if r.drifted { // it may be emptied for either reason
-		r.allowed = max(r.allowed, allowedBy(pool.Spec.Disruption.Budgets, r.nodes, karpv1.DisruptionReasonDrifted))
+		r.allowed = max(r.allowed, outside.Allowed(pool.Spec.Disruption.Budgets, r.nodes, karpv1.DisruptionReasonDrifted))
 	}
 	if leaves {
-		r.allowed = max(r.allowed, allowedBy(pool.Spec.Disruption.Budgets, r.nodes, "RebalanceRecommended"))
+		r.allowed = max(r.allowed, outside.Allowed(pool.Spec.Disruption.Budgets, r.nodes, "RebalanceRecommended"))
 	}
 	if together {
 		e.made["consolidation: allowed, two leaders at once"]++

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/outside"
 )
 
 const (
@@ -27,29 +29,6 @@ func costsNothing(pool *karpv1.NodePool) bool {
 }
 
 func labelSet(l map[string]string) labels.Set { return labels.Set(l) }
-
-// allowedBy returns how many of a pool's nodes may be ended at a time for a reason: the least of the budgets for it, percentages rounded up.
-// Budgets with a schedule are left out: no test here has them.
-func allowedBy(budgets []karpv1.Budget, nodes int, reason karpv1.DisruptionReason) int {
-	least := nodes
-	if len(budgets) == 0 {
-		least = (nodes + 9) / 10
-	}
-	for _, b := range budgets {
-		if b.Schedule != nil || len(b.Reasons) > 0 && !slices.Contains(b.Reasons, reason) {
-			continue
-		}
-		var n int
-		if _, err := fmt.Sscanf(b.Nodes, "%d", &n); err != nil {
-			return 0
-		}
-		if strings.HasSuffix(b.Nodes, "%") {
-			n = (nodes*n + 99) / 100
-		}
-		least = min(least, n)
-	}
-	return least
-}
 
 // nodeGrace is how long a Node may be Ready after its kubelet was last heard of: kube-controller-manager's --node-monitor-grace-period.
 const nodeGrace = 50 * time.Second
@@ -68,14 +47,14 @@ func (e *emptyings) room(m *moment, r *emptied, behind time.Duration, together b
 		}
 	}
 	r.others = there
-	names := resourcesOf(r.moving)
-	got := place(r.moving, freeOn(good, there, names), names)
+	names := outside.Resources(r.moving)
+	got := outside.Place(r.moving, outside.FreeOn(good, there, names), names)
 	// What the product has seen may be a little older: it may count on nodes that have been lost since. A Node stays Ready for a while when
 	// its instance is gone.
 	before := slices.Clone(good)
 	for name, was := range e.asOf {
 		unnoticed := behind
-		if n := m.nodes[name]; n != nil && nodeReady(n) {
+		if n := m.nodes[name]; n != nil && outside.Ready(n) {
 			unnoticed += nodeGrace
 		}
 		if name != r.node.Name && !slices.Contains(r.receivers, name) && m.at.Sub(was.at) <= unnoticed && !disruptedNow(m, name) {
@@ -83,17 +62,17 @@ func (e *emptyings) room(m *moment, r *emptied, behind time.Duration, together b
 		}
 	}
 	r.lostBefore = len(before) > len(good)
-	if got != fits {
-		if late := place(r.moving, freeOn(before, there, names), names); late == fits {
+	if got != outside.Fits {
+		if late := outside.Place(r.moving, outside.FreeOn(before, there, names), names); late == outside.Fits {
 			e.made["consolidation: allowed, a receiving node was lost just before"]++
 			return
 		}
 	}
 	switch {
-	case got == fits:
+	case got == outside.Fits:
 		e.made["consolidation: I1, there is room for all pods when the claim is deleted"]++
 	case together:
-	case got == undecided:
+	case got == outside.Undecided:
 		e.made["consolidation: I1, undecided"]++
 	default:
 		r.wrong = append(r.wrong, fmt.Sprintf("its pods don't fit elsewhere: %s to be moved, on %s", podNames(r.moving), e.describe(before, there)))
@@ -115,7 +94,7 @@ func disruptedNow(m *moment, name string) bool {
 // receivers returns the nodes that can be counted on.
 func (e *emptyings) receivers(m *moment) (out []*corev1.Node) {
 	for _, claim := range m.claims {
-		if n := m.nodes[claim.Status.NodeName]; n != nil && receives(n, claim) && m.live[claim.Status.ProviderID] {
+		if n := m.nodes[claim.Status.NodeName]; n != nil && outside.Receives(n, claim) && m.live[claim.Status.ProviderID] {
 			out = append(out, n)
 		}
 	}
@@ -201,8 +180,8 @@ func (e *emptyings) evicts(m *moment, namespace, name string) {
 			there = append(there, p)
 		}
 	}
-	names := resourcesOf(r.moving)
-	if place(r.moving, freeOn(good, there, names), names) != fitsNot {
+	names := outside.Resources(r.moving)
+	if outside.Place(r.moving, outside.FreeOn(good, there, names), names) != outside.FitsNot {
 		e.made["consolidation: I1, there is still room at an eviction"]++
 		return
 	}
@@ -227,7 +206,7 @@ func (e *emptyings) lost(m *moment, r *emptied) bool {
 		if claim != nil && e.ended[claim.Name] {
 			return true
 		}
-		if !receives(n, claim) && (claim == nil || e.nodes[claim.Name] == nil) && !disruptedNow(m, name) {
+		if !outside.Receives(n, claim) && (claim == nil || e.nodes[claim.Name] == nil) && !disruptedNow(m, name) {
 			return true
 		}
 	}
@@ -237,9 +216,9 @@ func (e *emptyings) lost(m *moment, r *emptied) bool {
 // describe lists nodes with what is free.
 func (e *emptyings) describe(nodes []*corev1.Node, there []*corev1.Pod) string {
 	var out []string
-	names := resourcesOf(nil)
-	for _, f := range freeOn(nodes, there, names) {
-		out = append(out, fmt.Sprintf("%s with %dm, %dMi, %d pods free", f.node.Name, f.left[0], f.left[1]>>20, f.left[2]))
+	names := outside.Resources(nil)
+	for _, f := range outside.FreeOn(nodes, there, names) {
+		out = append(out, fmt.Sprintf("%s with %dm, %dMi, %d pods free", f.Node.Name, f.Left[0], f.Left[1]>>20, f.Left[2]))
 	}
 	if len(out) == 0 {
 		return "no node"
@@ -249,9 +228,9 @@ func (e *emptyings) describe(nodes []*corev1.Node, there []*corev1.Pod) string {
 
 func podNames(list []*corev1.Pod) string {
 	var out []string
-	names := resourcesOf(nil)
+	names := outside.Resources(nil)
 	for _, p := range list {
-		a := requestsOf(p, names)
+		a := outside.Requests(p, names)
 		out = append(out, fmt.Sprintf("%s (%dm, %dMi)", p.Name, a[0], a[1]>>20))
 	}
 	return strings.Join(out, " ")

@@ -9,6 +9,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/outside"
 )
 
 // underutilized is the reason of deletions that save money: the node had pods, and emptyings have found nothing wrong with it.
@@ -110,6 +111,15 @@ func (c *checker) reason(v *view, claim *karpv1.NodeClaim, now time.Time) string
 	if node != nil && notReadyFor(node, now.Add(c.jumped+step)) >= 30*time.Minute {
 		return "it was unhealthy for longer than is tolerated"
 	}
+	if c.extras.repaired(claim.Status.ProviderID, now, c.jumped) {
+		return "it was unhealthy, and is repaired"
+	}
+	if c.extras.reclaimed[claim.Status.ProviderID] {
+		return "EC2 interrupts its instance"
+	}
+	if leavesSpot(claim, c.pool) && node != nil && c.empty(v, node.Name) && c.empty(c.last, node.Name) {
+		return leftSpot
+	}
 	quiet := c.pool.Spec.Disruption.ConsolidateAfter.Duration
 	if (condition(was, karpv1.ConditionTypeDrifted) || condition(claim, karpv1.ConditionTypeDrifted)) && node != nil && c.empty(v, node.Name) && c.empty(c.last, node.Name) {
 		return drifted
@@ -181,11 +191,11 @@ func (c *checker) terminations(v *view, changes []ec2.Change) error {
 		if claim := claimOf(v, id); claim != nil && claim.DeletionTimestamp == nil {
 			return fmt.Errorf("instance %s was terminated, its claim %s was not ended", ch.Instance, claim.Name)
 		}
-		if c.pool.Spec.Template.Spec.TerminationGracePeriod != nil {
-			continue
+		if c.pool.Spec.Template.Spec.TerminationGracePeriod != nil || c.extras.repaired(id, c.at.Add(step), c.jumped) {
+			continue // there is a deadline, which may have passed while nothing ran
 		}
 		for _, n := range c.last.nodes {
-			if n.Spec.ProviderID != id || !nodeReady(n) {
+			if n.Spec.ProviderID != id || !outside.Ready(n) {
 				continue
 			}
 			if left := c.undrained(v, n.Name); left != "" {

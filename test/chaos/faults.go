@@ -280,6 +280,10 @@ func Kinds() []string {
 		nodesDenied,
 		refusedByOurs,
 		"restart in order",
+		buffersEdited,
+		nodeFails,
+		recommended,
+		reclaimed,
 		"two leaders for a moment",
 	}
 }

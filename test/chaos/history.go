@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -55,7 +56,8 @@ type Report struct {
 type history struct {
 	*world
 	seed    uint64
-	logger  klog.Logger // of the product
+	longer  time.Duration // after the storm, while its lasting faults go on
+	logger  klog.Logger   // of the product
 	program Program
 	faults  *faults
 	lasting *lasting
@@ -63,6 +65,7 @@ type history struct {
 	// consolidating is what differs if the pool consolidates.
 	consolidating *consolidating
 	editing       *editing
+	extras        *extras
 	apps          []*app
 	daemons       *appsv1.DaemonSet
 
@@ -87,29 +90,31 @@ type task struct {
 	do func()
 }
 
-// Run runs the history of a seed in a bubble of its own. The scheme contains the kinds that the API server knows. The product's log
+// Run runs the history of a seed in a bubble of its own. Its lasting faults end longer after all others. The scheme contains the kinds that the API server knows. The product's log
 // goes to log, if that isn't nil.
-func Run(t *testing.T, scheme *runtime.Scheme, seed uint64, program Program, log io.Writer) *Report {
+func Run(t *testing.T, scheme *runtime.Scheme, seed uint64, longer time.Duration, program Program, log io.Writer) *Report {
 	t.Helper()
 	var logger klog.Logger // discards everything
 	if log != nil {
 		logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(4)))
 	}
 	var out *Report
-	synctest.Test(t, func(t *testing.T) { out = run(scheme, seed, program, logger) })
+	synctest.Test(t, func(t *testing.T) { out = run(scheme, seed, longer, program, logger) })
 	return out
 }
 
-func run(scheme *runtime.Scheme, seed uint64, program Program, logger klog.Logger) *Report {
+func run(scheme *runtime.Scheme, seed uint64, longer time.Duration, program Program, logger klog.Logger) *Report {
 	time.Sleep(time.Until(begin))
 	r := rand.New(rand.NewPCG(seed, 1))
-	h := &history{seed: seed, logger: logger, program: program, check: newChecker()}
+	h := &history{seed: seed, longer: longer, logger: logger, program: program, check: newChecker()}
 	h.faults = newFaults(h, rand.New(rand.NewPCG(seed, 2)))
 	h.lasting = drawLasting(rand.New(rand.NewPCG(seed, 3)))
 	h.check.lasting = h.lasting
 	h.consolidating = drawConsolidating(rand.New(rand.NewPCG(seed, 4)))
 	h.lasting.after += h.consolidating.wait()
 	h.editing = drawEditing(rand.New(rand.NewPCG(seed, 5)))
+	h.extras = drawExtras(rand.New(rand.NewPCG(seed, 6)))
+	h.check.extras = h.extras
 	report := &Report{Seed: seed}
 	var err error
 	if h.world, err = newWorld(scheme, h.lasting.shape(drawn(seed, r), h.faults), h.check.cloudEnds); err == nil {
@@ -166,6 +171,9 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 		return err
 	}
 	h.prepareEdits(h.consolidating.wait())
+	if err := h.prepareExtras(h.consolidating.wait()); err != nil {
+		return err
+	}
 	h.running = []*process{h.start()}
 	for old := time.Now().Add(h.consolidating.wait()); time.Now().Before(old); {
 		if err := h.step(r); err != nil {
@@ -188,6 +196,14 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 
 	h.faults.quiet()
 	h.boots.Heal()
+	if h.longer > 0 {
+		h.check.onlyLasting = time.Now()
+	}
+	for end = time.Now().Add(h.longer); time.Now().Before(end); {
+		if err := h.step(r); err != nil {
+			return err
+		}
+	}
 	h.note("calm")
 	h.mend()
 	for _, t := range h.agenda {
@@ -200,17 +216,22 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 	calm := time.Now()
 	var agreed time.Time
 	why := ""
+	h.check.buffered = len(h.buffers()) > 0
 	for time.Since(calm) < h.check.patience() {
 		if err := h.step(r); err != nil {
 			return err
 		}
 		h.giveIn()
-		if why = h.check.disagreement(h.apps); why != "" {
+		if why = cmp.Or(h.check.disagreement(h.apps), h.unfilled()); why != "" {
 			agreed = time.Time{}
 			continue
 		}
 		if agreed.IsZero() {
 			agreed = time.Now()
+		}
+		if time.Since(agreed) >= steady && h.dropBuffers() {
+			agreed = time.Time{} // now nobody needs their nodes
+			continue
 		}
 		if time.Since(agreed) >= steady {
 			report.Settled = agreed.Sub(calm)

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
+	"github.com/dovetail-scheduler/dovetail/test/outside"
 )
 
 // Incidents that happen to a cluster.
@@ -81,7 +82,7 @@ func (s *Stage) cloudKills(p *process, at point) bool {
 func (s *Stage) Untaint(key string, after time.Duration) {
 	s.watch(s.factory.Core().V1().Nodes().Informer(), func(obj any) {
 		n := obj.(*corev1.Node)
-		if !nodeReady(n) {
+		if !outside.Ready(n) {
 			return
 		}
 		time.AfterFunc(after, func() { s.untaint(n.Name, key) })

@@ -25,6 +25,8 @@ type Process struct {
 	Refuses *Refusal
 	// Plain: there is a second profile, PlainScheduler, without the product's plugins.
 	Plain bool
+	// Queue: it reads the queue of EC2's signals.
+	Queue bool
 }
 
 // Endpoint is the base URL of every AWS service.
@@ -39,9 +41,10 @@ type process struct {
 	kube   *kubeapi.Client
 	cloud  *wire
 	clock  *skewed
-	// refuses and plain are passed to the program.
+	// refuses, plain and queue are passed to the program.
 	refuses *Refusal
 	plain   bool
+	queue   bool
 	stop    context.CancelFunc
 	ended   chan error
 	killed  atomic.Bool
@@ -56,7 +59,7 @@ func (h *history) start() *process {
 	p.kube.Lag = h.faults.lag
 	p.kube.Before = func(c *kubeapi.Call) *kubeapi.Fault { return h.faults.beforeKube(p, c) }
 	p.kube.After = func(c *kubeapi.Call, err error) *kubeapi.Fault { return h.faults.afterKube(p, c, err) }
-	p.plain = h.lasting.plain
+	p.plain, p.queue = h.lasting.plain, h.extras.queue()
 	if f := h.lasting.faults[refusedByOurs]; f != nil {
 		p.refuses = &Refusal{Fault: f, App: h.apps[0].name}
 	}
@@ -75,7 +78,7 @@ func (p *process) run(program Program, logger klog.Logger) {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.LoggerWithValues(logger, "process", p.number)))
 	p.stop = cancel
 	go func() {
-		p.ended <- program(ctx, Process{Kube: p.kube, Cloud: p.cloud, Clock: p.clock, Refuses: p.refuses, Plain: p.plain})
+		p.ended <- program(ctx, Process{Kube: p.kube, Cloud: p.cloud, Clock: p.clock, Refuses: p.refuses, Plain: p.plain, Queue: p.queue})
 	}()
 }
 

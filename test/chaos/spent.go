@@ -21,12 +21,13 @@ import (
 // How many may fail follows from the guard's rules. All instances that one plan launches for a key are a round, and fail as a whole;
 // that may happen twice, because what was launched before the fault began serves while the first round of the fault is under way. Then
 // instances are launched one by one for that key: at once, then at most one in ten minutes, whatever changes, and one more each when
-// the fault ends, on the pool and on the class. Keys are the workloads that instances failed for, the image, and each of the three
-// zones. The bound of instance hours is that number times the longest life of an instance that failed.
+// the fault ends, on the pool and on the class. While nothing changes the pauses double, from a quarter of an hour. Keys are the workloads
+// that instances failed for, the image, and each of the three zones. The bound of instance hours is that number times the longest life of an instance that failed.
 const (
 	servedAfter  = 2*time.Minute - 2*step
 	rounds       = 2
 	probeSpacing = 10 * time.Minute
+	firstPause   = 15 * time.Minute // each later one is twice as long
 	machineKeys  = 4
 )
 
@@ -146,6 +147,9 @@ func (s *spent) look(v *view, now time.Time) {
 
 // unwanted reports whether the instance may no longer be needed.
 func (c *checker) unwanted(v *view, b *bought) bool {
+	if len(b.keys) == 0 && len(c.extras.buffers) > 0 { // it was bought for a buffer, which its user may have changed
+		return true
+	}
 	for _, app := range b.keys {
 		if !c.spent.wanted[app].Before(b.launched) {
 			return true
@@ -159,17 +163,39 @@ func (c *checker) unwanted(v *view, b *bought) bool {
 	return true
 }
 
-// bound checks how many instances may have failed by now.
+// bound checks how many instances may have failed by now: since the first did, and since the lasting faults go on alone.
 func (c *checker) bound(now time.Time) error {
-	s := c.spent
-	if len(s.failed) == 0 {
+	if len(c.spent.failed) == 0 {
 		return nil
 	}
-	since := map[string]time.Time{"": s.failed[0].launched}
+	c.made["spending: looked at with machines that failed"]++
+	if err := c.spent.within(time.Time{}, func(since time.Time) int { return 1 + int((now.Sub(since)+c.jumped)/probeSpacing) + 2 }); err != nil || c.onlyLasting.IsZero() {
+		return err
+	}
+	c.made["spending: looked at while lasting faults go on alone"]++
+	// Nothing changes any more, so that there are no early probes, but for one that was due already.
+	return c.spent.within(c.onlyLasting, func(time.Time) int {
+		probes := 2
+		for pause := firstPause; pause <= now.Sub(c.onlyLasting)+c.jumped; pause = 2*pause + firstPause {
+			probes++
+		}
+		return probes
+	})
+}
+
+// within checks how many instances have failed that were launched after a moment. probes is how many may have been launched for a key of
+// which instances have failed since then.
+func (s *spent) within(after time.Time, probes func(since time.Time) int) error {
+	since := map[string]time.Time{}
 	var hours, longest time.Duration
+	failed := 0
 	for _, b := range s.failed {
+		if !b.launched.After(after) {
+			continue
+		}
+		failed++
 		hours, longest = hours+b.life, max(longest, b.life)
-		for _, k := range b.keys {
+		for _, k := range append(slices.Clone(b.keys), "") {
 			if since[k].IsZero() {
 				since[k] = b.launched
 			}
@@ -177,18 +203,17 @@ func (c *checker) bound(now time.Time) error {
 	}
 	most := 0
 	for k, at := range since {
-		largest, probes := 0, 1+int((now.Sub(at)+c.jumped)/probeSpacing)+2
-		for _, n := range s.rounds[k] {
-			largest = max(largest, n)
+		largest, n := 0, probes(at)
+		for _, in := range s.rounds[k] {
+			largest = max(largest, in)
 		}
 		if k == "" {
-			probes *= machineKeys
+			n *= machineKeys
 		}
-		most += rounds*largest + probes
+		most += rounds*largest + n
 	}
-	c.made["spending: looked at with machines that failed"]++
-	if allowed := time.Duration(most) * longest; len(s.failed) > most || hours > allowed {
-		return fmt.Errorf("%d machines were bought in vain, %s in all, the longest for %s; no more than %d may be: %s of machine time", len(s.failed), hours, longest, most, allowed)
+	if allowed := time.Duration(most) * longest; failed > most || hours > allowed {
+		return fmt.Errorf("%d machines were bought in vain, %s in all, the longest for %s; no more than %d may be: %s of machine time", failed, hours, longest, most, allowed)
 	}
 	return nil
 }

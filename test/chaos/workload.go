@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/test/outside"
 )
 
 const (
@@ -154,6 +156,7 @@ func (h *history) plant(r *rand.Rand) error {
 		}
 	}
 	h.consolidating.shape(pool, h.faults)
+	h.extras.shape(pool)
 	h.check.learn(pool)
 	if err := h.objects.Create(h.ctx, pool); err != nil {
 		return fmt.Errorf("creating the pool: %w", err)
@@ -265,7 +268,7 @@ func (h *history) keepNodes(ctx context.Context, nodes map[string]*corev1.Node, 
 	}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		n := nodes[name]
-		if nodeReady(n) {
+		if outside.Ready(n) {
 			h.removeTaint(ctx, n, "example.com/agent")
 		}
 		if h.agentCame() {

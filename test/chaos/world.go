@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-scheduler/dovetail/manifests"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
@@ -96,7 +97,7 @@ func newWorld(scheme *runtime.Scheme, s setting, cloudEnds func(providerID strin
 	}
 	cloud := ec2.Config{
 		Seed: s.seed, Machines: w.boots, ClusterEndpoint: "https://kubernetes.invalid", ClusterCA: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
-		DescribeLag: s.lag, HideNetworkWhilePending: s.hideNetwork, FleetLatency: s.fleet, ReuseAddresses: s.reuseAddresses, Throttle: s.throttle,
+		Policy: manifests.IAMPolicy(), DescribeLag: s.lag, HideNetworkWhilePending: s.hideNetwork, FleetLatency: s.fleet, ReuseAddresses: s.reuseAddresses, Throttle: s.throttle,
 	}
 	if s.cloud != nil {
 		s.cloud(&cloud)
@@ -158,7 +159,7 @@ func (w *world) close() {
 
 func mapper(scheme *runtime.Scheme) meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
-	clusterWide := sets.New("Namespace", "Node", "PersistentVolume", "PriorityClass", "StorageClass", "CSIDriver", "CSINode")
+	clusterWide := sets.New("Namespace", "Node", "PersistentVolume", "PriorityClass", "StorageClass", "CSIDriver", "CSINode", "DeviceClass", "ResourceSlice")
 	for kind := range scheme.AllKnownTypes() {
 		if clusterWide.Has(kind.Kind) {
 			m.Add(kind, meta.RESTScopeRoot)

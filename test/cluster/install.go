@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpapis "sigs.k8s.io/karpenter/pkg/apis"
 
 	awsapis "github.com/aws/karpenter-provider-aws/pkg/apis"
 	"github.com/dovetail-scheduler/dovetail/manifests"
@@ -64,12 +66,12 @@ func (c *Cluster) Install(ctx context.Context, folder string) error {
 
 // installShipped applies the custom resource definitions and the manifests of a folder, and waits until the API server serves them.
 func installShipped(ctx context.Context, writer client.Client, folder string) error {
-	for _, crd := range awsapis.CRDs {
+	for _, crd := range slices.Concat(awsapis.CRDs, karpapis.CRDs) {
 		if err := writer.Create(ctx, crd.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating CustomResourceDefinition %s: %w", crd.Name, err)
 		}
 	}
-	for _, f := range []string{"crds", folder} {
+	for _, f := range []string{"crds", "admission", folder} {
 		contents, err := manifests.Folder(f)
 		if err != nil {
 			return err

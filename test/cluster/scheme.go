@@ -15,9 +15,10 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
+	provisioningv1 "github.com/dovetail-scheduler/dovetail/pkg/provisioningrequest/v1"
 )
 
-// Scheme knows the built-in types, NodePool, NodeClaim, NodeOverlay, CapacityBuffer, EC2NodeClass, Provisioner, AWSNodeTemplate and CustomResourceDefinition.
+// Scheme knows the built-in types, NodePool, NodeClaim, NodeOverlay, CapacityBuffer, ProvisioningRequest, EC2NodeClass, Provisioner, AWSNodeTemplate and CustomResourceDefinition.
 var Scheme = newScheme()
 
 func newScheme() *runtime.Scheme {
@@ -35,6 +36,9 @@ func newScheme() *runtime.Scheme {
 	buffers := schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1beta1"}
 	scheme.AddKnownTypes(buffers, &autoscalingv1beta1.CapacityBuffer{}, &autoscalingv1beta1.CapacityBufferList{})
 	metav1.AddToGroupVersion(scheme, buffers)
+	requests := schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1"}
+	scheme.AddKnownTypes(requests, &provisioningv1.ProvisioningRequest{}, &provisioningv1.ProvisioningRequestList{})
+	metav1.AddToGroupVersion(scheme, requests)
 	scheme.AddKnownTypes(overlays, &karpv1alpha1.NodeOverlay{}, &karpv1alpha1.NodeOverlayList{})
 	provisioners := schema.GroupVersion{Group: "karpenter.sh", Version: "v1alpha5"}
 	metav1.AddToGroupVersion(scheme, provisioners)

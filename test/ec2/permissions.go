@@ -34,6 +34,9 @@ func parsePolicy(c *Config) (*iam.Policy, error) {
 func (s *Sim) PolicyGrants() []iam.Grant { return s.world.policy.Grants() }
 func (s *Sim) PolicyNeeded() []iam.Grant { return s.world.policy.Needed() }
 
+// PolicyDenied returns which requests Config.Policy has refused: "ACTION on RESOURCE".
+func (s *Sim) PolicyDenied() []string { return s.world.policy.Denied() }
+
 // asker asks the policy for one request. Its nil value allows everything.
 type asker struct {
 	w *world

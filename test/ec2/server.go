@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"k8s.io/klog/v2"
+
+	"github.com/dovetail-scheduler/dovetail/test/ec2/model"
 )
 
 // Handler serves all AWS services and the admin API.
@@ -71,6 +73,11 @@ func (s *Sim) do(ctx context.Context, r *Request) (any, error) {
 	a, ok := actions[r.Service+"."+r.Action]
 	if !ok {
 		return nil, failf("InvalidAction", "The action %s is not valid for this web service.", r.Action)
+	}
+	if err := model.Check(r.Service, r.Action, r.Form, r.Body); errors.Is(err, model.ErrValue) {
+		return nil, failf("InvalidParameterValue", "%v", err)
+	} else if err != nil {
+		return nil, failf("UnknownParameter", "%v", err)
 	}
 	var refusal *apiError
 	s.with(func(w *world) { refusal = w.permit(r) })

@@ -12,8 +12,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
@@ -59,6 +61,31 @@ func TestCloudControllerManagerThatLags(t *testing.T) {
 	}
 	if n := len(e.sim.Calls("TerminateInstances")); n > 0 {
 		t.Errorf("instances were told to end %d times", n)
+	}
+}
+
+// A cloud controller manager looks only at new Nodes that ask for it by their taint, also at those that are made ahead. From it they have the
+// labels of the network topology, by which training jobs are placed.
+func TestCloudControllerManagerInitializes(t *testing.T) {
+	t.Parallel()
+	e := start(t, func(*setting) {})
+	e.apply(nodeClass, strings.Replace(nodePool, "[c, m, r]", "[trn]", 1))
+	p := podsAs("train", "1", "1Gi")
+	p.Name = "train-0"
+	p.Spec.NodeSelector = map[string]string{corev1.LabelInstanceTypeStable: "trn1.2xlarge"}
+	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"aws.amazon.com/neuron": resource.MustParse("1")}
+	p.Spec.Containers[0].Resources.Requests["aws.amazon.com/neuron"] = resource.MustParse("1")
+	e.create(p)
+	s := &scene{env: e, name: "train"}
+	home := s.alive(1)[0].Spec.NodeName
+	n := e.nodes()[home]
+	if n.Labels["topology.k8s.aws/network-node-layer-1"] == "" {
+		t.Errorf("the node has no label of the network topology: %v", n.Labels)
+	}
+	for _, taint := range n.Spec.Taints {
+		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
+			t.Errorf("the pod runs, and the cloud controller manager has not initialized its node")
+		}
 	}
 }
 

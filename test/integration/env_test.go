@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-scheduler/dovetail/manifests"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/cluster/inprocess"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
@@ -57,6 +59,9 @@ func start(t *testing.T, set func(*setting)) *env {
 	t.Cleanup(cancel)
 	e := &env{T: t, ctx: ctx, c: inprocess.Start(t)}
 	e.api = e.c.Client()
+	if err := e.api.Get(ctx, client.ObjectKey{Name: "dovetail-nodes"}, &admissionregistrationv1.ValidatingAdmissionPolicy{}); err != nil {
+		t.Fatal(err)
+	}
 	controllers(t, e.c.AdminConfig())
 	s.boots.Kube, s.boots.Speed, s.boots.Seed = e.c.NodesConfig(), s.sim.Speed, s.sim.Seed
 	boots, err := kubelet.New(s.boots)
@@ -64,7 +69,7 @@ func start(t *testing.T, set func(*setting)) *env {
 		t.Fatal(err)
 	}
 	t.Cleanup(boots.Close)
-	s.sim.Machines = boots
+	s.sim.Machines, s.sim.Policy = boots, manifests.IAMPolicy()
 	if e.sim, err = ec2.New(s.sim); err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +85,15 @@ func start(t *testing.T, set func(*setting)) *env {
 	} else {
 		cfg.LongLeases()
 	}
-	cfg.SetProvisionArgs(map[string]any{"clusterName": "dovetail", "region": e.sim.Region(), "clusterEndpoint": "https://cluster.invalid"})
+	// Without the CIDR EKS is asked, as on most clusters.
+	cfg.SetProvisionArgs(map[string]any{"clusterName": "dovetail", "region": e.sim.Region(), "clusterEndpoint": "https://cluster.invalid", "clusterCIDR": nil})
 	s.config(cfg)
 	e.options = cluster.SchedulerOptions{Config: cfg, AWSEnv: e.sim.Env(), Race: s.race, Verbosity: 4}
 	t.Cleanup(func() {
+		// Tests install no policy of their own for EC2, so whatever is refused is missing in the one that is shipped.
+		if denied := e.sim.PolicyDenied(); len(denied) > 0 {
+			t.Errorf("manifests/iam/policy.json allows none of: %s", strings.Join(denied, "; "))
+		}
 		if t.Failed() && e.sched != nil {
 			log, _ := e.sched.Log()
 			lines := strings.Split(log, "\n")
@@ -174,23 +184,29 @@ func (e *env) pods(app string, n int, cpu, memory string, opts ...podOpt) {
 	e.Helper()
 	objects := make([]client.Object, 0, n)
 	for i := range n {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "default", Name: fmt.Sprintf("%s-%d", app, i), Labels: map[string]string{"app": app},
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: types.UID("rs-" + app), Controller: &owned}},
-			},
-			Spec: corev1.PodSpec{
-				SchedulerName: ours,
-				Containers: []corev1.Container{{Name: "app", Image: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-					corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}}}},
-			},
-		}
+		pod := podsAs(app, cpu, memory)
+		pod.Name = fmt.Sprintf("%s-%d", app, i)
 		for _, o := range opts {
 			o(pod)
 		}
 		objects = append(objects, pod)
 	}
 	e.create(objects...)
+}
+
+// podsAs returns a pod of an application.
+func podsAs(app, cpu, memory string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Labels: map[string]string{"app": app},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: types.UID("rs-" + app), Controller: &owned}},
+		},
+		Spec: corev1.PodSpec{
+			SchedulerName: ours,
+			Containers: []corev1.Container{{Name: "app", Image: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}}}},
+		},
+	}
 }
 
 func spread(key string) podOpt {

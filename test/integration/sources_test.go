@@ -180,7 +180,7 @@ func TestSameIntentAsArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"dovetail":{`, `"kind":"Effective","apiVersion":"config.dovetail.sh/v1"`, `"maxClaimsInFlight":1000`, `"name":"args_default"`, `"instanceProfile":"KarpenterNodeInstanceProfile-demo"`} {
+	for _, want := range []string{`"dovetail":{`, `"kind":"Effective","apiVersion":"config.dovetail.sh/v1alpha1"`, `"maxClaimsInFlight":1000`, `"name":"args_default"`, `"instanceProfile":"KarpenterNodeInstanceProfile-demo"`} {
 		if !strings.Contains(string(shown), want) {
 			t.Errorf("/configz does not show %s: %s", want, shown)
 		}

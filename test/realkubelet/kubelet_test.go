@@ -73,8 +73,12 @@ func adopts(t *testing.T, e *env) {
 	if node.UID != made.UID || node.Spec.ProviderID != made.Spec.ProviderID {
 		t.Errorf("the node is another one: it was %s %s, and is %s %s", made.UID, made.Spec.ProviderID, node.UID, node.Spec.ProviderID)
 	}
+	untilItRegisters := []string{"node.kubernetes.io/exclude-disruption", "node.kubernetes.io/exclude-from-external-load-balancers"}
 	for _, key := range slices.Sorted(maps.Keys(made.Labels)) {
-		if key != "node.kubernetes.io/exclude-disruption" && node.Labels[key] != made.Labels[key] {
+		switch have, still := node.Labels[key]; {
+		case slices.Contains(untilItRegisters, key) && still:
+			t.Errorf("label %s is still there", key)
+		case !slices.Contains(untilItRegisters, key) && have != made.Labels[key]:
 			t.Errorf("label %s was %q and is %q", key, made.Labels[key], node.Labels[key])
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-scheduler/dovetail/manifests"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
@@ -115,6 +116,9 @@ func (s *Sandbox) startEC2() error {
 		}
 		s.Kubelets, config.Machines = kubelets, kubelets
 		s.OnStop(kubelets.Close)
+	}
+	if config.Policy == nil {
+		config.Policy = manifests.IAMPolicy()
 	}
 	sim, err := ec2.New(config)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/dovetail-scheduler/dovetail/manifests"
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
@@ -110,9 +111,12 @@ type run struct {
 //  2. start EC2 with its kubelets, the agents and the scheduler,
 //  3. create burst after burst,
 //  4. wait until every pod is placed,
-//  5. in some worlds make the workloads smaller, and have used nodes emptied, and stop the scheduler.
+//  5. in some worlds make a node unhealthy, or make the workloads smaller and have used nodes emptied; and stop the scheduler.
 func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	most := r.options.Patience + 2*time.Minute
+	if r.w.Repair {
+		most += r.options.Patience
+	}
 	if r.w.Cut != nil {
 		most += consolidationPatience + r.options.Patience
 	}
@@ -131,7 +135,7 @@ func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	if err := r.create(ctx, r.w.Setup); err != nil {
 		return nil, err
 	}
-	sim, stop, err := r.cloud()
+	sim, kubelets, stop, err := r.cloud()
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +164,17 @@ func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	}
 	out := &check.Evidence{
 		Events: events, Instances: sim.Instances(), Zones: sim.Zones(), Region: sim.Region(), Limits: limits(r.w), Misfits: r.w.Misfits, Gangs: r.w.Gangs, Unsettled: unsettled,
+		Spare: r.w.Chunks * (1 + len(r.w.Bursts)),
+	}
+	if unsettled == "" {
+		if out.Lacking, err = r.lacking(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if r.w.Repair && unsettled == "" {
+		if out.Repair, err = r.repair(ctx, sim, kubelets, seen, events); err != nil {
+			return nil, err
+		}
 	}
 	if r.w.Cut != nil && unsettled == "" {
 		if out.Consolidation, err = r.consolidate(ctx, sim, seen, events); err != nil {
@@ -188,25 +203,26 @@ func (r *run) create(ctx context.Context, objects []client.Object) error {
 }
 
 // cloud starts the simulator with the world's limits, and kubelets on its instances.
-func (r *run) cloud() (*ec2.Sim, func(), error) {
+func (r *run) cloud() (*ec2.Sim, *kubelet.Kubelets, func(), error) {
 	k := r.w.Kubelet
 	k.Kube = r.plane.NodesConfig()
 	kubelets, err := kubelet.New(k)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	admin := r.plane.AdminConfig()
 	cfg := r.w.EC2
 	cfg.Machines, cfg.ClusterEndpoint, cfg.ClusterCA = kubelets, admin.Host, admin.CAData
+	cfg.Policy = manifests.IAMPolicy()
 	sim, err := ec2.New(cfg)
 	if err != nil {
 		kubelets.Close()
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, l := range r.w.Limits {
 		sim.SetCapacity(l.Type, l.Zone, l.CapacityType, l.N)
 	}
-	return sim, func() { kubelets.Close(); sim.Close() }, nil
+	return sim, kubelets, func() { kubelets.Close(); sim.Close() }, nil
 }
 
 func (r *run) startScheduler(ctx context.Context, sim *ec2.Sim) error {
@@ -214,8 +230,8 @@ func (r *run) startScheduler(ctx context.Context, sim *ec2.Sim) error {
 	if err != nil {
 		return err
 	}
-	cfg["leaderElection"] = map[string]any{"leaderElect": false} // don't wait for the lease of the previous world
-	cfg.SetProvisionArgs(map[string]any{"clusterName": sim.Cluster(), "region": sim.Region()})
+	cfg["leaderElection"] = map[string]any{"leaderElect": false}                                                   // don't wait for the lease of the previous world
+	cfg.SetProvisionArgs(map[string]any{"clusterName": sim.Cluster(), "region": sim.Region(), "clusterCIDR": nil}) // EKS is asked for it
 	cfg.SetProvisionArgs(r.options.Args)
 	if len(r.w.Gangs) > 0 {
 		cfg.EnableGangs()

@@ -7,8 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
@@ -79,6 +81,30 @@ func (r *run) stranded(p *corev1.Pod) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return apierrors.IsNotFound(r.api.Get(ctx, client.ObjectKey{Name: p.Spec.NodeName}, &corev1.Node{}))
+}
+
+// lacking waits until the world's CapacityBuffer has all its chunks, and returns what it lacks when patience is over.
+func (r *run) lacking(ctx context.Context) (string, error) {
+	if r.w.Chunks == 0 {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.Patience)
+	defer cancel()
+	_, err := cluster.Until(ctx, r.api, &autoscalingv1beta1.CapacityBufferList{}, func(buffers []*autoscalingv1beta1.CapacityBuffer) (bool, string, error) {
+		for _, b := range buffers {
+			if c := meta.FindStatusCondition(b.Status.Conditions, autoscalingv1beta1.ProvisioningCondition); c == nil || c.Status != metav1.ConditionTrue {
+				return false, fmt.Sprintf("the chunks of buffer %s: %+v", b.Name, c), nil
+			}
+		}
+		return len(buffers) == 1, "the buffer", nil
+	}, client.InNamespace(r.w.Namespace))
+	if err == nil {
+		_, err = cluster.Until(ctx, r.api, &karpv1.NodeClaimList{}, initialized)
+	}
+	if err != nil {
+		return err.Error(), nil
+	}
+	return "", nil
 }
 
 func initialized(claims []*karpv1.NodeClaim) (bool, string, error) {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
@@ -35,7 +36,8 @@ func (r *run) sweep(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		left = ""
 		for _, kinds := range [][]client.ObjectList{
-			{&karpv1.NodePoolList{}, &ec2nc.EC2NodeClassList{}, &appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{}, groups},
+			{&karpv1.NodePoolList{}, &ec2nc.EC2NodeClassList{}, &appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{},
+				&autoscalingv1beta1.CapacityBufferList{}, &corev1.PodTemplateList{}, groups},
 			{&appsv1.ReplicaSetList{}, &appsv1.ControllerRevisionList{}, &karpv1.NodeClaimList{}},
 			{&corev1.PodList{}, &corev1.NodeList{}},
 			{&corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{}, &storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &schedulingv1.PriorityClassList{}},

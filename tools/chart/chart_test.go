@@ -261,7 +261,7 @@ var optional = []string{
 
 // With everything switched on, all objects are well-formed, belong to the release, and are called differently.
 func TestEverythingOn(t *testing.T) {
-	everything := []string{"namespacePolicy.enabled=true,surge.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,networkPolicy.enabled=true,profile.gangs=true",
+	everything := []string{"namespacePolicy.enabled=true,surge.enabled=true,admissionPolicies.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,networkPolicy.enabled=true,profile.gangs=true",
 		"serviceMonitor.prometheusServiceAccount.name=prometheus,serviceMonitor.prometheusServiceAccount.namespace=monitoring",
 		"nodePools[0].name=default,nodePools[0].spec.weight=1,ec2NodeClasses[0].name=default,ec2NodeClasses[0].spec.role=node",
 		"additionalLabels.team=blue,additionalAnnotations.owner=me", "profile.binderArgs.lateAfter=5m,settings.reservedENIs=1,settings.provisionFor[0]=default-scheduler",
@@ -281,7 +281,7 @@ func TestEverythingOn(t *testing.T) {
 	}
 	for _, name := range []string{"ServiceAccount dovetail/dovetail-scheduler", "ConfigMap dovetail/dovetail-scheduler", "Role dovetail/dovetail-scheduler", "Role kube-node-lease/dovetail-scheduler",
 		"RoleBinding kube-system/dovetail-scheduler:authentication-reader", "Service dovetail/dovetail-scheduler", "ServiceMonitor dovetail/dovetail-scheduler", "PrometheusRule dovetail/dovetail-scheduler",
-		"NetworkPolicy dovetail/dovetail-scheduler", "MutatingAdmissionPolicy /dovetail-scheduler-name", "ValidatingAdmissionPolicy /dovetail-surge", "ClusterRole /dovetail-surge",
+		"NetworkPolicy dovetail/dovetail-scheduler", "MutatingAdmissionPolicy /dovetail-scheduler-name", "ValidatingAdmissionPolicy /dovetail-surge", "ClusterRole /dovetail-surge", "ValidatingAdmissionPolicy /dovetail-nodes", "ValidatingAdmissionPolicyBinding /dovetail-node-leases",
 		"ClusterRole /dovetail-scheduler:view", "ClusterRole /dovetail-scheduler:edit", "ClusterRole /dovetail-scheduler:admin", "NodePool /default", "EC2NodeClass /default"} {
 		if _, ok := all[name]; !ok {
 			t.Errorf("there is no %s", name)
@@ -299,6 +299,18 @@ func TestEverythingOn(t *testing.T) {
 }
 
 // A changed configuration restarts the pods, and a changed annotation of other objects doesn't.
+// The port of metrics over plain HTTP is everywhere where the HTTPS port is, and nowhere if nothing listens there.
+func TestPlainMetricsPort(t *testing.T) {
+	for listens, want := range map[string]int{"": 0, "127.0.0.1:8123": 1, ":8123": 1} {
+		all := mustRender(t, release{}, "settings.metricsBindAddress="+listens, "networkPolicy.enabled=true")
+		for _, file := range []string{"service.yaml", "deployment.yaml", "networkpolicy.yaml"} {
+			if got := regexp.MustCompile(`(port|containerPort): 8123\b`).FindAllString(all[file], -1); len(got) != want {
+				t.Errorf("with %q, %s has the port in %q, want it %d times:\n%s", listens, file, got, want, all[file])
+			}
+		}
+	}
+}
+
 func TestConfigurationRestartsPods(t *testing.T) {
 	checksum := regexp.MustCompile(`checksum/config: \w+`)
 	of := func(sets ...string) string {
@@ -333,7 +345,7 @@ func TestDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := release{name: "dovetail-crd", namespace: "kube-system", kubeVersion: kubeVersion}
-	rendered, err := r.render(filepath.Join(out, "dovetail-crd-"+chartVersion(t, "dovetail-crd")+".tgz"), map[string]any{"capacityBuffers": true, "provisioners": true})
+	rendered, err := r.render(filepath.Join(out, "dovetail-crd-"+chartVersion(t, "dovetail-crd")+".tgz"), map[string]any{"capacityBuffers": true, "provisioningRequests": true, "provisioners": true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +377,7 @@ func TestDefinitions(t *testing.T) {
 			}
 		}
 	}
-	if sources < 8 || len(all) != sources {
+	if sources < 9 || len(all) != sources {
 		t.Errorf("%d definitions of %d files", len(all), sources)
 	}
 	if _, err := r.render(filepath.Join(root, "charts", "dovetail-crd"), nil); err == nil || !strings.Contains(err.Error(), "make chart") {

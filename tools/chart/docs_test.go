@@ -18,7 +18,6 @@ var variables = strings.NewReplacer("$CLUSTER", "blue", "$REGION", "us-west-2", 
 var (
 	helmCommand = regexp.MustCompile(`(?m)^ +helm upgrade --install (\S+) bin/(\S+)-([0-9.]+)\.tgz ((?:.*\\\n)*.*)$`)
 	setFlag     = regexp.MustCompile(`--set (?:'([^']*)'|"([^"]*)"|([^\s` + "`" + `)]+))`)
-	makeCommand = regexp.MustCompile("(?m)(?:^ +|`)make (\\w+)")
 )
 
 func setsOf(text string) (sets []string) {
@@ -84,21 +83,6 @@ func TestDocumentedCommands(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-zA-Z.]+)`").FindAllStringSubmatch(string(page), -1) {
 		if _, err := render(t, release{}, m[1]+"=true"); err != nil {
 			t.Errorf("%s: %v", m[1], err)
-		}
-	}
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"install.md", "development.md"} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range makeCommand.FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
-				t.Errorf("docs/%s names make %s, which the Makefile doesn't have", file, m[1])
-			}
 		}
 	}
 }

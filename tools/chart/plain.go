@@ -38,6 +38,7 @@ func plainFiles() []plain {
 	on := map[string]any{"enabled": true}
 	secondary, replace := values("secondary", nil), values("replace", nil)
 	surge := values("secondary", map[string]any{"surge": on})
+	admission := values("secondary", map[string]any{"admissionPolicies": on})
 	return []plain{
 		{file: "secondary/10-rbac.yaml", template: "rbac.yaml", values: secondary},
 		{file: "secondary/20-config.yaml", template: "config.yaml", values: secondary},
@@ -47,6 +48,7 @@ func plainFiles() []plain {
 		{file: "replace/10-rbac.yaml", template: "rbac.yaml", values: replace},
 		{file: "replace/20-config.yaml", template: "config.yaml", values: replace},
 		{file: "replace/static-pod/kube-scheduler.yaml", template: "config.yaml", key: "kube-scheduler.yaml", values: replace},
+		{file: "admission/10-dovetail.yaml", template: "admission-policies.yaml", values: admission},
 		{file: "surge/10-policy.yaml", template: "surge-policy.yaml", values: surge},
 		{file: "surge/20-role.yaml", template: "surge-role.yaml", values: surge},
 	}

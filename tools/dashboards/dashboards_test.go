@@ -195,7 +195,7 @@ type rule struct {
 
 func alerts(t *testing.T) (out []rule) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "dashboards", "alerts.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "charts", "dovetail", "files", "alerts.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ profiles:
     pluginConfig:
       - name: Provision
         args:
-          apiVersion: config.dovetail.sh/v1
+          apiVersion: config.dovetail.sh/v1alpha1
           kind: ProvisionArgs
           clusterName: {{ required "settings.clusterName: required: instances are tagged and found by it" .Values.settings.clusterName }}
           {{- with .Values.settings.region }}
@@ -78,7 +78,7 @@ profiles:
       {{- with .Values.profile.binderArgs }}
       - name: Binder
         args:
-          apiVersion: config.dovetail.sh/v1
+          apiVersion: config.dovetail.sh/v1alpha1
           kind: BinderArgs
           {{- toYaml . | nindent 10 }}
       {{- end }}

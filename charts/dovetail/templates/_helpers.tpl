@@ -113,3 +113,8 @@ annotations:
 {{- include "dovetail.podAffinityTerms" (list . $constraints) }}
 {{- toYaml $constraints }}
 {{- end }}
+
+{{/* The port of metrics over plain HTTP; empty: there is none. */}}
+{{- define "dovetail.plainMetricsPort" -}}
+{{- with .Values.settings.metricsBindAddress }}{{ regexFind "[0-9]+$" . }}{{ end -}}
+{{- end }}

@@ -49,7 +49,7 @@
 - settings.interruptionQueue is {{ $s.interruptionQueue }}. If that is Karpenter's queue and Karpenter still reads it, each of the two misses messages: the stack of manifests/iam creates one called Dovetail-{{ $s.clusterName }}.
 {{- end }}
 {{- if semverCompare ">=1.37.0-0" .Capabilities.KubeVersion.Version }}
-- Kubernetes {{ .Capabilities.KubeVersion.Version }}: this version of Dovetail has been tested with API servers 1.34 to 1.36.
+- Kubernetes {{ .Capabilities.KubeVersion.Version }}: this version of Dovetail supports API servers 1.34 to 1.36.
 {{- end }}
 {{- if eq .Values.mode "replace" }}
 {{- if or .Values.serviceMonitor.enabled .Values.networkPolicy.enabled .Values.namespacePolicy.enabled }}

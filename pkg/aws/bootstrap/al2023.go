@@ -14,7 +14,7 @@ var AL2023 = &Family{
 	name: ec2nc.AMIFamilyAL2023, RootDevice: "/dev/xvda", Volumes: []Volume{{"/dev/xvda", 20}},
 	ENIMemory: true, PodsPerCore: true, NeedsCluster: true, GPULabel: LabelNVIDIA,
 	Unsupported: []string{"a1"}, // its cores lack instructions that Amazon Linux 2023 is built for
-	aliases:     al2023Images, userData: nodeadm, nodeName: nodeadmName,
+	aliases:     al2023Images, userData: nodeadm, nodeName: nodeadmName, ownKubelet: ownAL2023,
 }
 
 // LabelNVIDIA is the label that nodeadm has kubelets set on instances with NVIDIA GPUs, and that NVIDIA's device plugin selects. A
@@ -122,7 +122,8 @@ func nodeadmName(own string) NameForm {
 				FeatureGates map[string]bool `json:"featureGates"`
 			} `json:"spec"`
 		}
-		if strings.HasPrefix(p.contentType, nodeConfigType) && yaml.Unmarshal([]byte(p.body), &c) == nil && c.Spec.FeatureGates["InstanceIdNodeName"] {
+		body, err := p.decoded()
+		if strings.HasPrefix(p.contentType, nodeConfigType) && err == nil && yaml.Unmarshal([]byte(body), &c) == nil && c.Spec.FeatureGates["InstanceIdNodeName"] {
 			return NameID
 		}
 	}

@@ -13,6 +13,7 @@ import (
 var bottlerocket = &Family{
 	name: ec2nc.AMIFamilyBottlerocket, RootDevice: "/dev/xvdb", Volumes: []Volume{{"/dev/xvda", 4}, {"/dev/xvdb", 20}},
 	NeedsCluster: true, aliases: bottlerocketImages, userData: bottlerocketUserData, nodeName: bottlerocketName,
+	ownKubelet: ownBottlerocket,
 	Unused: func(spec *ec2nc.EC2NodeClassSpec) (out []string) {
 		k := spec.Kubelet
 		if k != nil && k.PodsPerCore != nil {

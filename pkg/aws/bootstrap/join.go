@@ -21,6 +21,7 @@ import (
 type Cluster struct {
 	endpoint, ca, cidr, dns string
 	version                 string // major.minor
+	eks                     bool   // EKS has answered
 	// Err is why something is missing.
 	Err error
 }
@@ -68,6 +69,9 @@ func (j *Cluster) IPv6() bool {
 	prefix, err := netip.ParsePrefix(j.cidr)
 	return err == nil && prefix.Addr().Is6()
 }
+
+// EKS reports whether EKS has answered that the cluster is one of its own. EKS runs a cloud controller manager.
+func (j *Cluster) EKS() bool { return j.eks }
 
 // ClusterReader reads from EKS what is not configured of how nodes join the cluster.
 type ClusterReader struct {
@@ -241,5 +245,7 @@ func (r *ClusterReader) ask(ctx context.Context) (*Cluster, error) {
 		or(&cfg.CIDR, n.ServiceIpv4Cidr)
 		or(&cfg.CIDR, n.ServiceIpv6Cidr)
 	}
-	return cfg.cluster(), nil
+	j := cfg.cluster()
+	j.eks = true
+	return j, nil
 }

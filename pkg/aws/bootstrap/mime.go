@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,18 @@ const (
 
 // mimePart is one part; its body stays in its transfer encoding ("": none).
 type mimePart struct{ contentType, encoding, body string }
+
+// decoded returns the part's text.
+func (p mimePart) decoded() (string, error) {
+	if !strings.EqualFold(p.encoding, "base64") {
+		return p.body, nil // multipart.Reader decodes quoted-printable itself
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(p.body), ""))
+	if err != nil {
+		return "", fmt.Errorf("decoding a MIME part: %w", err)
+	}
+	return string(raw), nil
+}
 
 // multipartOf writes parts in the form that cloud-init and nodeadm read.
 func multipartOf(parts []mimePart) string {

@@ -2,6 +2,7 @@ package nodesize
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -31,6 +33,11 @@ type Settings struct {
 	maxPods, podsPerCore         *int32
 	kubeReserved, systemReserved capacity.Resources
 	evictMemory, evictStorage    threshold
+
+	// Own is what the class's own user data sets. reservedPods is how many pods nodeadm reserves memory for because of it; 0: as
+	// usual, unknownPods: it computes them.
+	Own          *bootstrap.Kubelet
+	reservedPods int64
 
 	// rootBytes is the size of the volume with the kubelet's files; 0: not known.
 	rootBytes int64
@@ -80,27 +87,67 @@ func SettingsOf(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family, cfg Config) (
 		}
 	}
 	s.rootBytes, s.volumes = rootVolume(spec, f)
+	if err := s.own(spec); err != nil {
+		return nil, err
+	}
 	k := spec.Kubelet
 	if k == nil {
 		return s, nil
 	}
-	s.maxPods, s.podsPerCore = k.MaxPods, k.PodsPerCore
-	if s.kubeReserved, err = amounts("spec.kubelet.kubeReserved", k.KubeReserved); err != nil {
+	s.podsPerCore = k.PodsPerCore
+	if s.maxPods == nil {
+		s.maxPods = k.MaxPods
+	}
+	if err := s.reserve("spec.kubelet.", "", k.KubeReserved, k.SystemReserved, k.EvictionHard); err != nil {
 		return nil, err
 	}
-	if s.systemReserved, err = amounts("spec.kubelet.systemReserved", k.SystemReserved); err != nil {
-		return nil, err
+	if f == bootstrap.Custom {
+		return s, s.own(spec) // its user data is all that the kubelet gets
+	}
+	return s, nil
+}
+
+// own reads what the class's own user data sets.
+func (s *Settings) own(spec *ec2nc.EC2NodeClassSpec) (err error) {
+	if s.Own, err = s.family.OwnKubelet(spec); err != nil {
+		return err
+	}
+	s.maxPods = s.Own.MaxPods
+	if s.Own.MaxPodsExpression != "" {
+		s.reservedPods = unknownPods
+		if n, err := strconv.ParseInt(strings.TrimSpace(s.Own.MaxPodsExpression), 10, 32); err == nil {
+			s.reservedPods = n
+		}
+	}
+	return s.reserve("spec.userData: ", " of the kubelet", s.Own.KubeReserved, s.Own.SystemReserved, s.Own.EvictionHard)
+}
+
+// reserve sets reservations and eviction thresholds over those that were set before; before and after stand around a field's name in errors.
+func (s *Settings) reserve(before, after string, kube, system, evict map[string]string) error {
+	for _, one := range []struct {
+		name string
+		to   *capacity.Resources
+		from map[string]string
+	}{{"kubeReserved", &s.kubeReserved, kube}, {"systemReserved", &s.systemReserved, system}} {
+		more, err := amounts(before+one.name+after, one.from)
+		if err != nil {
+			return err
+		}
+		if *one.to == nil {
+			*one.to = capacity.Resources{}
+		}
+		maps.Copy(*one.to, more)
 	}
 	for signal, t := range map[string]*threshold{"memory.available": &s.evictMemory, "nodefs.available": &s.evictStorage} {
-		if v, ok := k.EvictionHard[signal]; ok {
+		if v, ok := evict[signal]; ok {
 			parsed, err := thresholdOf(v)
 			if err != nil {
-				return nil, fmt.Errorf("spec.kubelet.evictionHard[%s]: %w", signal, err)
+				return fmt.Errorf("%sevictionHard%s[%s]: %w", before, after, signal, err)
 			}
 			*t = parsed
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // evictMemory returns the kubelet's own default for the signal memory.available, in bytes (k8s.io/kubernetes/pkg/kubelet/eviction,
@@ -186,9 +233,12 @@ func (s *Settings) WithRootVolume(bytes int64) *Settings {
 // A node that reports less is broken, or lies: it must not make the type useless for all others of its class.
 const leastMemory = 0.75
 
+// memoryMargin is for the next host, on which a few pages less may be left: a node that is full to the last page would reject a pod.
+const memoryMargin = 16 * mi
+
 // Size returns what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory is the
-// capacity that such nodes have reported before, in bytes; 0: none has yet.
-func (s *Settings) Size(h *catalog.Hardware, memory int64) (capac, alloc capacity.Resources, volumes map[string]int64) {
+// capacity that such nodes have reported before, in bytes; 0: none has yet. kept is what their kubelets keep from pods.
+func (s *Settings) Size(h *catalog.Hardware, memory int64, kept reported.Kept) (capac, alloc capacity.Resources, volumes map[string]int64) {
 	capac = capacity.Resources{
 		corev1.ResourceCPU:              h.VCPU * 1000,
 		corev1.ResourceMemory:           s.memory(h),
@@ -196,7 +246,10 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64) (capac, alloc capacit
 		corev1.ResourcePods:             s.Pods(h),
 	}
 	if memory > 0 {
-		capac[corev1.ResourceMemory] = max(memory, int64(leastMemory*float64(h.MemoryMiB*mi)))
+		capac[corev1.ResourceMemory] = max(memory-memoryMargin, int64(leastMemory*float64(h.MemoryMiB*mi)))
+	}
+	if kept.Pods > 0 && (s.Own.Script || kept.Pods < capac[corev1.ResourcePods]) {
+		capac[corev1.ResourcePods] = kept.Pods
 	}
 	for name, n := range s.devices(h) {
 		if n > 0 {
@@ -210,6 +263,9 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64) (capac, alloc capacit
 		corev1.ResourceMemory:           s.evictMemory.of(capac[corev1.ResourceMemory]),
 		corev1.ResourceEphemeralStorage: s.evictStorage.of(capac[corev1.ResourceEphemeralStorage]),
 	})
+	if kept != (reported.Kept{}) {
+		s.keep(capac, alloc, kept)
+	}
 	for name, v := range alloc {
 		if _, ok := capac[name]; !ok {
 			delete(alloc, name) // reserved, but not a resource of the node: pid
@@ -218,6 +274,41 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64) (capac, alloc capacit
 		}
 	}
 	return capac, alloc, map[string]int64{ebsDriver: s.attachable(h)}
+}
+
+// mostKept is the share of a node's CPU and memory that counts as kept from pods because kubelets report it. One that keeps more is broken,
+// or lies: it must not make the type useless for all others of its class.
+const mostKept = 0.75
+
+// keep makes what kubelets have kept from pods count: in addition to what is computed, or instead of it where a script starts them.
+func (s *Settings) keep(capac, alloc capacity.Resources, kept reported.Kept) {
+	for name, amount := range map[corev1.ResourceName]int64{
+		corev1.ResourceCPU: kept.CPU, corev1.ResourceMemory: kept.Memory, corev1.ResourceEphemeralStorage: kept.Storage,
+	} {
+		left := capac[name] - min(amount, int64(mostKept*float64(capac[name])))
+		if s.Own.Script || left < alloc[name] {
+			alloc[name] = left
+		}
+	}
+}
+
+// computed returns what a kubelet on the type keeps from pods as far as that is computed.
+func (s *Settings) computed(h *catalog.Hardware) reported.Kept {
+	all, left, _ := s.Size(h, 0, reported.Kept{})
+	less := func(name corev1.ResourceName) int64 { return all[name] - left[name] }
+	return reported.Kept{CPU: less(corev1.ResourceCPU), Memory: less(corev1.ResourceMemory), Storage: less(corev1.ResourceEphemeralStorage)}
+}
+
+// More returns what a kubelet that reports kept keeps beyond what is computed.
+func (s *Settings) More(h *catalog.Hardware, kept reported.Kept) reported.Kept {
+	c := s.computed(h)
+	return reported.Kept{CPU: max(0, kept.CPU-c.CPU), Memory: max(0, kept.Memory-c.Memory), Storage: max(0, kept.Storage-c.Storage)}
+}
+
+// With returns what a kubelet on the type keeps if it keeps more beyond what is computed: a script mostly reserves the same on every type.
+func (s *Settings) With(h *catalog.Hardware, more reported.Kept) reported.Kept {
+	c := s.computed(h)
+	return reported.Kept{CPU: c.CPU + more.CPU, Memory: c.Memory + more.Memory, Storage: c.Storage + more.Storage}
 }
 
 // memory returns the capacity in bytes that the kubelet will see. It is less than the type's: the hypervisor and the kernel take a
@@ -258,6 +349,7 @@ const (
 	// (docs.aws.amazon.com/eks/latest/userguide/cni-increase-ip-addresses-procedure.html).
 	mostPodsSmall, mostPods = 110, 250
 	smallBelow              = 30 // vCPUs
+	unknownPods             = -1
 )
 
 // addressedPods returns the number of pods for which the CNI has addresses, as it is configured.
@@ -293,6 +385,14 @@ func (s *Settings) Pods(h *catalog.Hardware) int64 {
 func (s *Settings) KubeReserved(h *catalog.Hardware, pods int64) capacity.Resources {
 	if s.family.ENIMemory {
 		pods = eniPods(h, 0, 1) // nodeadm's table knows no interfaces that are EFA-only
+		switch {
+		case s.reservedPods > 0:
+			pods = s.reservedPods
+		case s.reservedPods == unknownPods && h.VCPU < smallBelow:
+			pods = max(pods, mostPodsSmall)
+		case s.reservedPods == unknownPods:
+			pods = max(pods, mostPods)
+		}
 	}
 	cores := func(from, to int64) int64 { return max(0, min(h.VCPU, to)-from) }
 	// 1 % of a core is 10 milli-CPU. The sum is in milli-CPU, rounded down at each step like the scripts do.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/test/fixtures"
 )
@@ -59,6 +60,25 @@ func TestSize(t *testing.T) {
 			volumes: 25,
 			// from the VPC resource controller's table, as in the following cases
 			extended: branch(9),
+		},
+		{
+			name: "m5.large with reservations in its own user data", family: "AL2023", overhead: 0.075, hardware: fixtures.M5Large,
+			spec: ec2nc.EC2NodeClassSpec{UserData: ptr.To(`{kind: NodeConfig, spec: {kubelet: {config: {systemReserved: {cpu: 500m, memory: 1Gi}, evictionHard: {memory.available: 200Mi}}}}}`)},
+			// 1930 - 500; 6903 - 1024 - (200 - 100)
+			capCPU: 2000, capMemory: 7577, cpu: 1430, memory: 5779, pods: 29, storage: 17039, volumes: 25, extended: branch(9),
+		},
+		{
+			name: "m5.large, and nodeadm reserves memory for 110 pods", family: "AL2023", overhead: 0.075, hardware: fixtures.M5Large,
+			spec: ec2nc.EC2NodeClassSpec{UserData: ptr.To(`{kind: NodeConfig, spec: {kubelet: {maxPodsExpression: "110"}}}`)},
+			// 6903 - 11 x (110 - 29)
+			capCPU: 2000, capMemory: 7577, cpu: 1930, memory: 6012, pods: 29, storage: 17039, volumes: 25, extended: branch(9),
+		},
+		{
+			name: "m5.large, and the class says otherwise than its user data", family: "AL2023", overhead: 0.075, hardware: fixtures.M5Large,
+			spec: ec2nc.EC2NodeClassSpec{UserData: ptr.To(`{kind: NodeConfig, spec: {kubelet: {config: {systemReserved: {cpu: 500m, memory: 1Gi}}}}}`),
+				Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"cpu": "100m"}}},
+			// 1930 - 100; 6903 - 1024
+			capCPU: 2000, capMemory: 7577, cpu: 1830, memory: 5879, pods: 29, storage: 17039, volumes: 25, extended: branch(9),
 		},
 		{
 			name: "t3.micro is small and says so", family: "AL2023", overhead: 0.075, hardware: t3micro,
@@ -193,7 +213,7 @@ func TestSize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			capac, alloc, volumes := s.Size(tt.hardware, 0)
+			capac, alloc, volumes := s.Size(tt.hardware, 0, reported.Kept{})
 			type numbers struct {
 				CapCPU, CapMemory, CPU, Memory, Storage, Pods, Volumes int64
 				Extended                                               map[corev1.ResourceName]int64
@@ -224,9 +244,9 @@ func TestReportedMemoryHasAFloor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for reported, want := range map[int64]int64{0: 7577, 1: 6144, 6143: 6144, 7000: 7000, 8000: 8000} {
-		if capac, _, _ := s.Size(fixtures.M5Large, reported*mi); capac["memory"] != want*mi {
-			t.Errorf("%d MiB were reported; the size is %d MiB, want %d", reported, capac["memory"]/mi, want)
+	for seen, want := range map[int64]int64{0: 7577, 1: 6144, 6143: 6144, 7000: 6984, 8000: 7984} {
+		if capac, _, _ := s.Size(fixtures.M5Large, seen*mi, reported.Kept{}); capac["memory"] != want*mi {
+			t.Errorf("%d MiB were reported; the size is %d MiB, want %d", seen, capac["memory"]/mi, want)
 		}
 	}
 }
@@ -236,7 +256,7 @@ func TestReservedMoreThanThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, alloc, _ := s.Size(fixtures.M5Large, 0); alloc["memory"] != 0 {
+	if _, alloc, _ := s.Size(fixtures.M5Large, 0, reported.Kept{}); alloc["memory"] != 0 {
 		t.Errorf("allocatable memory is %d, want 0", alloc["memory"])
 	}
 }
@@ -259,9 +279,38 @@ func TestSettingsNameTheField(t *testing.T) {
 
 func TestReservedInterfaces(t *testing.T) {
 	s, _ := SettingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.AL2023, Config{Overhead: 0.075, ReservedENIs: 1})
-	_, alloc, _ := s.Size(fixtures.M5Large, 0)
+	_, alloc, _ := s.Size(fixtures.M5Large, 0, reported.Kept{})
 	// 2 x 9 + 2 pods; memory is reserved as if no interface were reserved
 	if diff := cmp.Diff(capacity.Resources{"pods": 20, "memory": 6903 * mi}, capacity.Resources{"pods": alloc["pods"], "memory": alloc["memory"]}); diff != "" {
 		t.Errorf("allocatable (-want +got):\n%s", diff)
+	}
+}
+
+// What kubelets keep from pods counts in addition to what is computed; where user data can't be read, instead of it. One that keeps more than
+// three quarters proves nothing about the next.
+func TestWhatKubeletsKeep(t *testing.T) {
+	script := "#!/bin/bash\nkubeadm join\n"
+	for _, tt := range []struct {
+		name              string
+		family            *bootstrap.Family
+		kept              reported.Kept
+		cpu, memory, pods int64 // milli-CPU, MiB
+	}{
+		{"nothing is known", bootstrap.AL2023, reported.Kept{}, 1930, 6903, 29},
+		{"as computed", bootstrap.AL2023, reported.Kept{CPU: 70, Memory: 674 * mi, Pods: 29}, 1930, 6903, 29},
+		{"more than computed", bootstrap.AL2023, reported.Kept{CPU: 570, Memory: 1024 * mi, Pods: 20}, 1430, 6553, 20},
+		{"less than computed", bootstrap.AL2023, reported.Kept{CPU: 10, Memory: 100 * mi, Pods: 58}, 1930, 6903, 29},
+		{"nearly all", bootstrap.AL2023, reported.Kept{CPU: 1990, Memory: 7500 * mi, Pods: 29}, 500, 1894, 29},
+		{"a script, before the first node", bootstrap.Custom, reported.Kept{}, 1930, 6903, 29},
+		{"a script, after it", bootstrap.Custom, reported.Kept{CPU: 500, Memory: 100 * mi, Pods: 110}, 1500, 7477, 110},
+	} {
+		s, err := SettingsOf(&ec2nc.EC2NodeClassSpec{UserData: map[bool]*string{true: &script}[tt.family == bootstrap.Custom]}, tt.family, Config{Overhead: 0.075})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, alloc, _ := s.Size(fixtures.M5Large, 0, tt.kept)
+		if diff := cmp.Diff([]int64{tt.cpu, tt.memory, tt.pods}, []int64{alloc["cpu"], alloc["memory"] / mi, alloc["pods"]}); diff != "" {
+			t.Errorf("%s: CPU, memory and pods (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }

@@ -166,10 +166,10 @@ func TestNodesThatAreKeptForChunks(t *testing.T) {
 	}
 }
 
-func TestFirst(t *testing.T) {
+func TestOnly(t *testing.T) {
 	plan := &capacity.Plan{Nodes: []*capacity.PlannedNode{{ID: "a"}, {ID: "b"}}, Placements: []capacity.Placement{{Class: class(), Pod: capacity.PodRef{UID: "x#0"}, Node: "a"}, {Class: class(), Pod: capacity.PodRef{UID: "x#1"}, Node: "b"}}}
-	First(plan)
-	if len(plan.Nodes) != 1 || plan.Nodes[0].ID != "a" || len(plan.Placements) != 1 || len(plan.Refused) != 1 {
+	Only(plan, "b")
+	if len(plan.Nodes) != 1 || plan.Nodes[0].ID != "b" || len(plan.Placements) != 1 || len(plan.Refused) != 1 {
 		t.Errorf("left %+v", plan)
 	}
 }

@@ -74,10 +74,13 @@ func Own(plan *capacity.Plan) map[types.UID]string {
 	return why
 }
 
-// First leaves a plan the first of its new nodes.
-func First(plan *capacity.Plan) {
+// Only leaves a plan one of its new nodes.
+func Only(plan *capacity.Plan, node string) {
 	rest := map[string]capacity.Removal{}
-	for _, n := range plan.Nodes[min(1, len(plan.Nodes)):] {
+	for _, n := range plan.Nodes {
+		if n.ID == node {
+			continue
+		}
 		rest[n.ID] = capacity.Removal{Message: "one node is launched to find out whether such nodes work", RestHolds: true}
 	}
 	plan.RemoveNodes(rest)

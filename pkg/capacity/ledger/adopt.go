@@ -29,10 +29,10 @@ func (l *Ledger) Adopted() map[types.UID][]types.UID {
 	return out
 }
 
-// Expects reports whether capacity is reserved for a pod that the class's owner has yet to create.
+// Expects reports whether capacity is reserved for a pod that the class's owner has yet to create, or booked for the request that it names.
 func (l *Ledger) Expects(c *capacity.Class) bool {
 	k := l.classes[c.Key]
-	return k != nil && k.heldFor(ownerOf(c)) != nil || l.reservedFor(c, deploymentOf(c)) != nil
+	return k != nil && k.heldFor(ownerOf(c)) != nil || l.reservedFor(c, deploymentOf(c)) != nil || l.bookedFor(c) != nil
 }
 
 // heldFor returns a slot that is reserved for the owner's next pod, a ready one if possible, or nil.
@@ -52,11 +52,14 @@ func (c *class) heldFor(owner types.UID) (out *slot) {
 	return out
 }
 
-// adopt gives a new pod a slot that is reserved for its owner, and returns false if there is none.
+// adopt gives a new pod a slot that is reserved for its owner or booked for the request that it names, and returns false if there is none.
 func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
 	s := p.class.heldFor(owner)
 	if s == nil {
-		other := l.reservedFor(p.class.Class, p.deployment)
+		other := l.bookedFor(p.class.Class)
+		if other == nil {
+			other = l.reservedFor(p.class.Class, p.deployment)
+		}
 		if other == nil {
 			return false
 		}

@@ -130,6 +130,7 @@ func (l *Ledger) Settled(uid types.UID, name string) Room {
 		if p.state == Planned || p.state == Open { // it was planned for while it was being bound: no pod needs that reservation
 			l.release(p)
 		} else if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {
+			p.slot.node.served = true
 			l.tidy(p.slot.node)
 		}
 		p.slot = nil

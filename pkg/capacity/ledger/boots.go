@@ -69,10 +69,10 @@ func (l *Ledger) booted(n *node, now time.Time) {
 	if n.launchedAt.IsZero() || n.recovered || n.template == nil {
 		return
 	}
-	b := l.boots[n.template.Boot]
+	b := l.boots[n.template.Kind.Boot]
 	if b == nil {
 		b = &bootTimes{}
-		l.boots[n.template.Boot] = b
+		l.boots[n.template.Kind.Boot] = b
 	}
 	b.add(now.Sub(n.launchedAt))
 }
@@ -82,5 +82,5 @@ func (l *Ledger) lateAfter(n *node) time.Duration {
 	if n.template == nil {
 		return l.patience.Late
 	}
-	return l.boots[n.template.Boot].late(l.patience.Late)
+	return l.boots[n.template.Kind.Boot].late(l.patience.Late)
 }

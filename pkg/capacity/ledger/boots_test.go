@@ -14,7 +14,7 @@ func boot(l *Ledger, kind, claim string, now time.Time, takes time.Duration) {
 }
 
 func launched(l *Ledger, kind, claim string, now time.Time) string {
-	l.AddNode(claim, &capacity.Node{Boot: kind}, nil, true, now)
+	l.AddNode(claim, &capacity.Node{Kind: capacity.NodeKind{Boot: kind}}, nil, true, now)
 	return appears(l, claim, now)
 }
 
@@ -98,7 +98,7 @@ func TestDowntimeIsNoBootTime(t *testing.T) {
 	l, start := New(), time.Unix(1_000_000, 0)
 	for i := range 40 {
 		claim := fmt.Sprint("c", i)
-		l.RecoverNode(claim, &capacity.Node{Boot: "linux"}, nil, start)
+		l.RecoverNode(claim, &capacity.Node{Kind: capacity.NodeKind{Boot: "linux"}}, nil, start)
 		appears(l, claim, start)
 	}
 	l.Tick(start.Add(10 * time.Second))

@@ -17,6 +17,7 @@ var (
 	errLate        = errors.New("the node has not registered in time")
 	errNotLaunched = errors.New("its node is being launched")
 	errUnclaimed   = errors.New("its node has not registered yet, and the NodeClaim that it belongs to isn't known")
+	errUnread      = errors.New("its node has not registered yet, and its user data can't be read: what it leaves for pods isn't known before")
 	// ErrApart: the pod must not share the node with a pod that is planned there.
 	ErrApart = errors.New("anti-affinity to a pod planned for the node")
 )
@@ -49,6 +50,9 @@ func (e noDriver) Error() string {
 	if class, ok := capacity.StorageClassOf(string(e)); ok {
 		return "no capacity of storage class " + class + " has been published for its node yet"
 	}
+	if classes, ok := capacity.DeviceClassesOf(string(e)); ok {
+		return "no free devices of class " + classes + " have been published for its node yet (ResourceSlices)"
+	}
 	return "the CSI driver " + string(e) + " has not registered on its node yet"
 }
 
@@ -70,6 +74,9 @@ type volumesReserved string
 func (e volumesReserved) Error() string {
 	if class, ok := capacity.StorageClassOf(string(e)); ok {
 		return "storage of class " + class + " is reserved for pods planned for the node"
+	}
+	if classes, ok := capacity.DeviceClassesOf(string(e)); ok {
+		return "devices of class " + classes + " are reserved for pods planned for the node"
 	}
 	return "attachments of " + string(e) + " are reserved for pods planned for the node"
 }

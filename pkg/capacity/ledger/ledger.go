@@ -23,8 +23,9 @@ type Ledger struct {
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
 	// surges is the number of slots that are reserved for a Deployment's next pods, of whatever ReplicaSet (see Surge).
 	surges   map[string]int
-	buffers  map[types.UID]*buffer // CapacityBuffers
-	boots    map[string]*bootTimes // by capacity.Node.Boot
+	buffers  map[types.UID]*buffer  // CapacityBuffers
+	bookings map[types.UID]*booking // ProvisioningRequests
+	boots    map[string]*bootTimes  // by capacity.NodeKind.Boot
 	patience Patience
 	freed    bool // a reservation was released since the last tick
 	rejected []Rejected
@@ -146,8 +147,10 @@ type slot struct {
 	// early: the drain of that node has not begun, and the slot is not for the owner's next pods yet. Demand may get it (see Reserve).
 	early bool
 	ready bool
-	told  string // the last reason to wait that was reported for it
-	news  bool   // told has changed and has not been reported yet
+	// behind: not ready, since it waits for pods of older plans (behind.go).
+	behind bool
+	told   string // the last reason to wait that was reported for it
+	news   bool   // told has changed and has not been reported yet
 }
 
 // group joins slots that may be used only when all of them can be.
@@ -170,6 +173,7 @@ func New() *Ledger {
 		held:     map[types.UID]int{},
 		surges:   map[string]int{},
 		buffers:  map[types.UID]*buffer{},
+		bookings: map[types.UID]*booking{},
 	}
 }
 

@@ -49,6 +49,8 @@ type node struct {
 	late bool
 	// used: a pod was bound here, planned or not.
 	used bool
+	// served: a pod was bound to its reservation here.
+	served bool
 	// unneededSince is when the plan that the node was launched for was given up, or when its end was last requested; zero: neither.
 	unneededSince time.Time
 	// endRequested: Effects.End has requested the node's end.
@@ -78,6 +80,8 @@ type NodeStatus struct {
 	Taints []corev1.Taint
 	// Expected are taints that nodes of its pool are known to get although the pool doesn't declare them.
 	Expected []corev1.Taint
+	// Unread: what it leaves for pods isn't known before its kubelet has registered.
+	Unread bool
 	// Drivers are the CSI drivers on its CSINode and, in the form of capacity.StorageOf, the storage classes with capacity published for
 	// it.
 	Drivers []string

@@ -22,6 +22,8 @@ func (n *node) waits(c *capacity.Class) error {
 	case n.status.Managed && n.claim == "" && !n.status.Registered && !n.status.Initialized:
 		return errUnclaimed // its kubelet was faster than our record of the launch: what is planned for it isn't known here
 	case !n.status.Managed || n.status.Initialized:
+	case n.status.Unread && !n.status.Registered:
+		return errUnread
 	case c.Bind == capacity.BindInitialized, c.Bind == capacity.BindReady && !n.status.Ready, c.Bind == capacity.BindRegistered && !n.status.Registered:
 		return notYet{c}
 	}
@@ -69,7 +71,7 @@ func (l *Ledger) openNode(n *node) {
 			if !slices.Contains(groups, s.group) {
 				groups = append(groups, s.group)
 			}
-		case !s.ready && n.waits(s.class.Class) == nil:
+		case !s.ready && !s.behind && n.waits(s.class.Class) == nil:
 			s.ready = true
 			touched[s.class] = true
 		}
@@ -178,6 +180,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 		s.group = nil
 	}
 	l.drop(s)
+	l.loseBooked(owner, s, why)
 	switch {
 	case owner != "" || p != nil && p.state == Assumed:
 	case p != nil && p.slot == nil && p.state == Open:
@@ -249,6 +252,7 @@ func (l *Ledger) Tick(now time.Time) {
 		}
 	}
 	for _, c := range l.classes {
+		l.catchUp(c)
 		if c.failed > 0 && now.Sub(c.next) > maxBackoff {
 			c.failed, c.next = 0, time.Time{}
 			l.forget(c)
@@ -267,6 +271,7 @@ func (l *Ledger) Tick(now time.Time) {
 	}) {
 		for _, s := range slices.Clone(n.slots) {
 			if expired(s) {
+				l.loseBooked(s.owner, s, "its reservation was not extended")
 				l.drop(s)
 			}
 		}

@@ -52,6 +52,8 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 		case p.slot == nil:
 			// The cycle that failed began before the plan was made. The next one will be pinned.
 			return p.state, l.awakenLater(p, now)
+		case l.fallsBehind(p.slot):
+			return p.state, p.why
 		default:
 			// Its cycle was pinned and failed: the filters refused the planned node.
 			l.reject(p, "the planned node did not pass the scheduler's filters")

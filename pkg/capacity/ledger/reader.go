@@ -43,6 +43,7 @@ type Reader interface {
 	PlannedSoon(uid types.UID, now time.Time) bool
 	HoldsChunks(name string) bool
 	Buffers() []BufferState
+	Booked(request types.UID) (BookingState, bool)
 	Object(name string, ask *Ask, on Amounts) error
 
 	Summary() Summary

@@ -73,3 +73,24 @@ func TestTaintsThatComeBeforeThePodIsAssumed(t *testing.T) {
 		t.Errorf("without the taint it isn't assumed: %s", why)
 	}
 }
+
+// Nobody knows what a node leaves for pods whose user data can't be read, until its kubelet has registered.
+func TestUnreadUserData(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), testClass("web", 100, 0)
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
+	l.Launching("c1", now)
+	l.Named("c1", "n1", "")
+	for _, step := range []struct {
+		st   NodeStatus
+		shut bool
+	}{{NodeStatus{Managed: true, Unread: true}, true}, {NodeStatus{Managed: true, Unread: true, Registered: true}, false}} {
+		l.Cached("n1", step.st, now)
+		if shut, why := l.Gate("a"); shut != step.shut {
+			t.Errorf("%+v: gate shut: %t (%s), want %t", step.st, shut, why, step.shut)
+		}
+		if why := l.Object("n1", &Ask{UID: "stranger", Class: c}, cpuOf{allocatable: 1000}); (why != nil) != step.shut {
+			t.Errorf("%+v: a pod without a plan is told %v, want it refused: %t", step.st, why, step.shut)
+		}
+	}
+}

@@ -13,8 +13,8 @@ type Rejected struct {
 	Claim, Node    string
 	Pod            capacity.PodRef
 	Plugin, Reason string // if known
-	// Beside: other pods were bound to the node without a plan, so they may have taken the pod's capacity. Pods of a higher priority may
-	// do that.
+	// Beside: the node has other pods, so that these may stand in the pod's way: it was launched for some of them, or they were bound there
+	// without a plan, as pods of a higher priority may be. Informers need not show them yet.
 	Beside bool
 }
 
@@ -31,7 +31,7 @@ func (l *Ledger) TakeRejected() []Rejected {
 func (l *Ledger) reject(p *pod, reason string) {
 	const most = 10_000 // without a guard nothing takes them
 	if s := p.slot; s != nil && s.node.claim != "" && len(l.rejected) < most {
-		l.rejected = append(l.rejected, Rejected{Claim: s.node.claim, Node: s.node.name, Pod: p.ref, Reason: reason, Beside: s.node.others})
+		l.rejected = append(l.rejected, Rejected{Claim: s.node.claim, Node: s.node.name, Pod: p.ref, Reason: reason, Beside: s.node.others || s.node.served || l.keptFor(s.node)})
 	}
 }
 

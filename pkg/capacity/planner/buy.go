@@ -60,9 +60,9 @@ func (r *run) items(podBatches []*podBatch, tier, part int) []item {
 			if u.Follows() {
 				continue
 			}
-			before := len(items)
+			before, assumed := len(items), len(r.assumed)
 			items = append(items, r.itemsOf(u, tier, part)...)
-			if len(items) == before {
+			if len(items) == before && len(r.assumed) == assumed {
 				next = append(next, u)
 			}
 		}
@@ -84,11 +84,14 @@ func (r *run) itemsOf(u *podBatch, tier, part int) []item {
 	if len(keys) == 0 {
 		return []item{{u, candidates, u.left, false}}
 	}
-	domainBuckets := r.domainBuckets(u, candidates, keys)
+	domainBuckets := append(r.domainBuckets(u, candidates, keys), r.openBuckets(u)...)
 	r.assign(u, domainBuckets, (u.left+part-1)/part)
 	var out []item
 	for _, c := range domainBuckets {
-		if c.n > 0 {
+		switch {
+		case c.n > 0 && c.node != nil:
+			r.expects = true
+		case c.n > 0:
 			out = append(out, item{u, c.candidates, c.n, true})
 		}
 	}

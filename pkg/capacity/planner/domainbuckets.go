@@ -10,10 +10,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
-// domainBucket holds the candidates of a pod batch that have the same values for the labels over which its pods are counted.
+// domainBucket holds the candidates of a pod batch, or idle nodes with capacity for its pods, that have the same values for the
+// labels over which its pods are counted.
 type domainBucket struct {
 	candidates packing.Bits
 	first      int // one of its candidates
+	site       topology.Site
+	// node is one of the bucket's nodes, nil: it holds candidates. room is how many of the batch's pods the nodes hold.
+	node *node
+	room int
 	// cost is the least that a pod costs there if it shares its node perfectly, alone the least if it has a node to itself.
 	cost, alone float64
 	// paid is how many pods cost nothing there, because capacity reservations hold them; each is how many of them fit on a node, by
@@ -25,7 +30,10 @@ type domainBucket struct {
 
 // next returns what the next pod costs there; infinity: no capacity can be bought.
 func (c *domainBucket) next() float64 {
-	if c.n < c.paid {
+	switch {
+	case c.node != nil && c.n >= c.room:
+		return math.Inf(1)
+	case c.node != nil || c.n < c.paid:
 		return 0
 	}
 	return c.cost
@@ -86,7 +94,7 @@ func (r *run) parts(candidates packing.Bits, keys []string) []*part {
 func (r *run) domainBuckets(u *podBatch, candidates packing.Bits, keys []string) []*domainBucket {
 	var out []*domainBucket
 	for _, p := range r.parts(candidates, keys) {
-		c := &domainBucket{candidates: p.candidates, first: p.front[0], cost: math.Inf(1), alone: math.Inf(1)}
+		c := &domainBucket{candidates: p.candidates, first: p.front[0], site: r.siteBought(p.front[0]), cost: math.Inf(1), alone: math.Inf(1)}
 		some := false
 		for _, b := range p.front {
 			if packing.Fits(r.catalog.RoomOf(b), u.need, 1) == 0 || !r.affordable(b) {
@@ -104,6 +112,24 @@ func (r *run) domainBuckets(u *podBatch, candidates packing.Bits, keys []string)
 		}
 	}
 	r.weigh(out)
+	return out
+}
+
+// openBuckets returns domain buckets of idle nodes that admit no pod of the batch yet: some will once others of the pods that are being assigned
+// are elsewhere. What is assigned to them isn't bought but placed in the next round. Nodes with other pods are left out: a plan whose pods wait for
+// each other is easily overtaken, and only an idle node is wasted otherwise.
+func (r *run) openBuckets(u *podBatch) []*domainBucket {
+	if r.buyAll {
+		return nil
+	}
+	var out []*domainBucket
+	for _, p := range u.refusing {
+		c := &domainBucket{site: r.siteIfPlaced(p.nodes[0]), node: p.nodes[0]}
+		for _, n := range p.nodes {
+			c.room += u.RoomOn(n.index, packing.Fits(n.free, u.need, u.left), r)
+		}
+		out = append(out, c)
+	}
 	return out
 }
 
@@ -170,15 +196,14 @@ func (r *run) shareCost(u *podBatch, b int) float64 {
 // leaves, a pod goes where it is cheapest.
 func (r *run) assign(u *podBatch, domainBuckets []*domainBucket, most int) {
 	for range most {
-		lowest := u.lowest(domainBuckets, r)
+		lowest := u.lowest(domainBuckets)
 		var best *domainBucket
 		var bestChoice choice
 		for _, c := range domainBuckets {
-			where := r.siteBought(c.first)
-			if math.IsInf(c.next(), 1) || !u.Allows(where) {
+			if math.IsInf(c.next(), 1) || !u.Allows(c.site) {
 				continue
 			}
-			if x := (choice{even: u.Even(where, lowest), cost: c.next(), tally: u.Tally(where)}); best == nil || x.better(bestChoice) {
+			if x := (choice{even: u.Even(c.site, lowest), cost: c.next(), tally: u.Tally(c.site)}); best == nil || x.better(bestChoice) {
 				best, bestChoice = c, x
 			}
 		}
@@ -186,8 +211,8 @@ func (r *run) assign(u *podBatch, domainBuckets []*domainBucket, most int) {
 			break
 		}
 		best.n++
-		r.assumed = append(r.assumed, assumption{u, best.first})
-		r.assume(u, best.first, 1)
+		r.assumed = append(r.assumed, assumption{u, best})
+		r.assume(u, best, 1)
 	}
 	for _, c := range domainBuckets {
 		r.claim(c)
@@ -216,12 +241,15 @@ func (a choice) better(b choice) bool {
 }
 
 // lowest returns, for each of the batch's own spread constraints, the least count of a domain that the buckets can reach.
-func (u *podBatch) lowest(domainBuckets []*domainBucket, r *run) []int {
+func (u *podBatch) lowest(domainBuckets []*domainBucket) []int {
 	out := make([]int, len(u.Spreads))
 	for i, g := range u.Spreads {
 		out[i] = math.MaxInt
 		for _, c := range domainBuckets {
-			if d, ok := r.siteBought(c.first).Of(g); ok {
+			if c.node != nil && c.n >= c.room {
+				continue
+			}
+			if d, ok := c.site.Of(g); ok {
 				out[i] = min(out[i], g.Counts[d])
 			}
 		}
@@ -231,19 +259,18 @@ func (u *podBatch) lowest(domainBuckets []*domainBucket, r *run) []int {
 
 // assumption is a pod counted in a bucket before its node is planned.
 type assumption struct {
-	podBatch  *podBatch
-	candidate int
+	podBatch *podBatch
+	in       *domainBucket
 }
 
-func (r *run) assume(u *podBatch, b, n int) {
-	where := r.siteBought(b)
+func (r *run) assume(u *podBatch, c *domainBucket, n int) {
 	for _, g := range u.Member {
-		if g.Host || g.Filter != nil && !r.countsCandidate(g, b, func(key string) (string, bool) { return r.catalog.Label(b, key) }) {
+		if g.Host || g.Filter != nil && !r.countsIn(c, g) {
 			continue
 		}
-		if d, ok := where.Of(g); ok {
+		if d, ok := c.site.Of(g); ok {
 			g.Add(d, n)
-			if g.Filter != nil {
+			if g.Filter != nil && c.node == nil {
 				if g.Nodes[d] += n; g.Nodes[d] == 0 {
 					delete(g.Nodes, d)
 				}
@@ -255,7 +282,7 @@ func (r *run) assume(u *podBatch, b, n int) {
 		if o.Group.Host {
 			continue
 		}
-		d, ok := where.Of(o.Group)
+		d, ok := c.site.Of(o.Group)
 		if !ok {
 			continue
 		}
@@ -265,10 +292,18 @@ func (r *run) assume(u *podBatch, b, n int) {
 	}
 }
 
+// countsIn reports whether a spread group considers the bucket's nodes.
+func (r *run) countsIn(c *domainBucket, g *topology.Group) bool {
+	if c.node != nil {
+		return r.counts(g, c.node)
+	}
+	return r.countsCandidate(g, c.first, func(key string) (string, bool) { return r.catalog.Label(c.first, key) })
+}
+
 // unassume reverts what assign has counted.
 func (r *run) unassume() {
 	for _, a := range r.assumed {
-		r.assume(a.podBatch, a.candidate, -1)
+		r.assume(a.podBatch, a.in, -1)
 	}
 	r.assumed = r.assumed[:0]
 }

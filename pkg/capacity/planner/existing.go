@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // fillOpen places what it can of a batch on nodes that exist, are in flight or are planned already, in this order.
@@ -16,15 +18,35 @@ func (r *run) fillOpen(u *podBatch) {
 	for u.left > 0 {
 		before := u.left
 		places := r.places(u, keys)
-		if len(places) == 0 {
+		if u.refusing = nil; len(places) == 0 {
 			return
 		}
 		r.fillPlaces(u, places, len(keys) > 0)
+		if len(keys) > 0 {
+			u.refusing = idle(places)
+		}
 		// If every node got one more pod, the least count over host names has risen, and there may be capacity again.
 		if u.left == before || !u.SpreadsOverHosts() {
 			return
 		}
 	}
+}
+
+// idle returns the nodes among them that are there and on which nothing runs but daemons.
+func idle(all []*places) []*places {
+	var out []*places
+	for _, p := range all {
+		var nodes []*node
+		for _, n := range p.nodes {
+			if !n.planned() && !n.view.InFlight && len(n.content) == 0 && !slices.ContainsFunc(n.view.Pods, func(pod *corev1.Pod) bool { return objects.DaemonSetKey(pod) == "" }) {
+				nodes = append(nodes, n)
+			}
+		}
+		if len(nodes) > 0 {
+			out = append(out, &places{nodes: nodes})
+		}
+	}
+	return out
 }
 
 // places are nodes with the same values for the labels that matter to a batch.

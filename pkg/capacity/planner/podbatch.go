@@ -38,6 +38,8 @@ type podBatch struct {
 
 	left   int
 	placed []placed
+	// refusing are idle nodes with capacity for its pods that admitted none of them when it was last tried.
+	refusing []*places
 	// unordered is how many of its placements never became legal.
 	unordered int
 	// banned are pools that it can't use, with reasons found while planning.

@@ -45,6 +45,9 @@ type run struct {
 	// ordering: all nodes are known, and the placements are being put in order. tookBack: some placements were taken back. resumes:
 	// planning continues for what was taken back.
 	ordering, tookBack, resumes bool
+	// expects: some pods of this round are left for the next, since others make existing nodes possible for them. buyAll: no pod is left
+	// so, since the others weren't placed.
+	expects, buyAll bool
 
 	// alone selects the cost model for zones and other domains: a node per pod, or nodes that are shared perfectly. ambiguous: the two
 	// models lead to different choices.
@@ -111,7 +114,7 @@ func mentioned(podBatches []*podBatch, groups []*topology.Group) catalog.Mention
 // reset discards the decisions of the last attempt.
 func (r *run) reset() {
 	r.nodes, r.budgets, r.assumed, r.bound = nil, slices.Clone(r.allBudgets), nil, 0
-	r.ordering, r.tookBack, r.resumes = false, false, false
+	r.ordering, r.tookBack, r.resumes, r.buyAll, r.expects = false, false, false, false, false
 	for i, n := range r.view.Nodes {
 		r.nodes = append(r.nodes, &node{index: i, view: n, candidate: -1, free: slices.Clone(r.free[i])})
 	}
@@ -127,7 +130,7 @@ func (r *run) reset() {
 
 // resume restores the nodes and counts as they are after the placements in order. Planning goes on from there.
 func (r *run) resume(order []binding) {
-	r.assumed, r.ordering, r.tookBack, r.resumes = nil, false, false, true
+	r.assumed, r.ordering, r.tookBack, r.resumes, r.buyAll, r.expects = nil, false, false, true, false, false
 	r.budgets = slices.Clone(r.allBudgets)
 	r.topo.Restore()
 	for _, u := range r.podBatches {
@@ -207,7 +210,12 @@ func (r *run) decide() {
 		if left == 0 {
 			return
 		}
-		if left == before && !r.giveUp() {
+		// Pods that were to follow others to existing nodes don't wait for others that can't be bought for.
+		stuck := left == before
+		if r.buyAll, r.expects = stuck && r.expects, false; r.buyAll {
+			continue
+		}
+		if stuck && !r.giveUp() {
 			return
 		}
 	}

@@ -58,6 +58,30 @@ func TestPlanOfSpread(t *testing.T) {
 			default on-demand c.2 b: map[web:1]
 			default on-demand c.2 c: map[web:1]
 			`},
+		{name: "free capacity that only the plan's other pods make possible is used", view: func(t *testing.T) *capacity.View {
+			return viewOf(t, 3, asking("web", "cpu=800m", withSpread(capacity.LabelZone)),
+				testNode("n1", "a", 0, 0, running("web")), testNode("n2", "a", 4, 8), testNode("n3", "b", 0, 0), testNode("n4", "c", 0, 0))
+		}, want: `
+			n2: map[web:1]
+			default on-demand c.2 b: map[web:1]
+			default on-demand c.2 c: map[web:1]
+			`},
+		{name: "also by pods of another shape", view: func(t *testing.T) *capacity.View {
+			v := viewOf(t, 2, asking("web", "cpu=800m", withSpread(capacity.LabelZone)),
+				testNode("n1", "a", 0, 0, running("web")), testNode("n2", "a", 4, 8), testNode("n3", "b", 0, 0), testNode("n4", "c", 0, 0))
+			v.Demand = append(v.Demand, demandOf(t, 1, asking("web", "cpu=1500m", withSpread(capacity.LabelZone), func(p *corev1.Pod) { p.Name = "web2" })))
+			return v
+		}, want: `
+			n2: map[web:1]
+			default on-demand c.2 b: map[web:1]
+			default on-demand c.2 c: map[web:1]
+			`},
+		{name: "and isn't waited for where the others find none", view: func(t *testing.T) *capacity.View {
+			return viewOf(t, 3, asking("web", "cpu=800m", withSpread(capacity.LabelZone), on(capacity.LabelZone, "a", "z")),
+				testNode("n1", "a", 0, 0, running("web")), testNode("n2", "a", 4, 8), testNode("n3", "z", 0, 0))
+		}, want: `
+			refused 3 web: default: topology spread over topology.kubernetes.io/zone with maxSkew 1 allows no domain
+			`},
 		{name: "minDomains opens zones nobody needs", view: func(t *testing.T) *capacity.View {
 			three := int32(3)
 			return viewOf(t, 2, asking("web", "cpu=800m", withSpread(capacity.LabelZone, func(s *corev1.TopologySpreadConstraint) { s.MinDomains = &three })),

@@ -22,6 +22,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
+	provisioningv1 "github.com/dovetail-scheduler/dovetail/pkg/provisioningrequest/v1"
 )
 
 // fakeAPI is controller-runtime's fake client, which behaves like an API server except that a watch doesn't start with the existing
@@ -62,7 +63,7 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 	scheme := karpenter.Scheme(nodeclass.Kind)
 	api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&karpv1.NodePool{}, &karpv1.NodeClaim{}, &karpv1alpha1.NodeOverlay{}, &ec2nc.EC2NodeClass{},
-			&legacy.Provisioner{}, &legacy.AWSNodeTemplate{}, &autoscalingv1beta1.CapacityBuffer{}).
+			&legacy.Provisioner{}, &legacy.AWSNodeTemplate{}, &autoscalingv1beta1.CapacityBuffer{}, &provisioningv1.ProvisioningRequest{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				api.mu.Lock()

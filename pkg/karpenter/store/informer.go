@@ -26,8 +26,11 @@ import (
 // installed.
 func mapper(class cloudprovider.NodeClassKind) meta.RESTMapper {
 	kinds := []karpenter.CustomKind{karpenter.NodePools, karpenter.NodeClaims, karpenter.NodeOverlays, karpenter.NodeClasses(class), karpenter.Provisioners, karpenter.NodeTemplates}
-	buffers := karpenter.CapacityBuffers
-	versions := []schema.GroupVersion{buffers.GroupVersion()}
+	namespaced := []karpenter.CustomKind{karpenter.CapacityBuffers, karpenter.ProvisioningRequests}
+	var versions []schema.GroupVersion
+	for _, k := range namespaced {
+		versions = append(versions, k.GroupVersion())
+	}
 	for _, k := range kinds {
 		versions = append(versions, k.GroupVersion())
 	}
@@ -35,7 +38,9 @@ func mapper(class cloudprovider.NodeClassKind) meta.RESTMapper {
 	for _, k := range kinds {
 		m.AddSpecific(k.GroupVersionKind, k.GroupVersion().WithResource(k.Resource), k.GroupVersion().WithResource(k.Resource), meta.RESTScopeRoot)
 	}
-	m.AddSpecific(buffers.GroupVersionKind, buffers.GroupVersion().WithResource(buffers.Resource), buffers.GroupVersion().WithResource(buffers.Resource), meta.RESTScopeNamespace)
+	for _, k := range namespaced {
+		m.AddSpecific(k.GroupVersionKind, k.GroupVersion().WithResource(k.Resource), k.GroupVersion().WithResource(k.Resource), meta.RESTScopeNamespace)
+	}
 	return m
 }
 

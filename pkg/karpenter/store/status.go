@@ -64,6 +64,9 @@ type poolStatus struct {
 	// buffers is set while RunStatus runs; onBuffer is set before.
 	buffers  atomic.Pointer[informer]
 	onBuffer func()
+	// requests and onRequest are the same for ProvisioningRequests.
+	requests  atomic.Pointer[informer]
+	onRequest func()
 }
 
 func newPoolStatus(s *Store) *poolStatus {
@@ -106,6 +109,7 @@ func (s *Store) RunStatus(ctx context.Context) error {
 	}
 	workers.StartWithContext(ctx, s.endSeries)
 	workers.StartWithContext(ctx, p.watchBuffers)
+	workers.StartWithContext(ctx, p.watchRequests)
 	<-ctx.Done()
 	queue.ShutDown()
 	workers.Wait()

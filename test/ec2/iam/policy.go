@@ -43,6 +43,7 @@ type Policy struct {
 	mu sync.Mutex
 	// needed counts the queries that one statement alone allowed.
 	needed map[Grant]int
+	denied []string // actions and resources that were not allowed
 }
 
 type statement struct {
@@ -112,6 +113,23 @@ func Parse(document []byte) (*Policy, error) {
 
 // Allows reports whether the policy allows what is asked: a statement allows it, and none denies it.
 func (p *Policy) Allows(q Query) bool {
+	ok := p.allows(q)
+	if !ok {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.denied = append(p.denied, q.Action+" on "+q.Resource)
+	}
+	return ok
+}
+
+// Denied returns what was asked for so far and not allowed: "ACTION on RESOURCE".
+func (p *Policy) Denied() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.denied)
+}
+
+func (p *Policy) allows(q Query) bool {
 	action := strings.ToLower(q.Action)
 	var by []Grant
 	for i := range p.statements {

@@ -45,6 +45,8 @@ type Config struct {
 	// PluginsByLabel: NVIDIA's device plugin is a DaemonSet whose node affinity requires the label nvidia.com/gpu.present, as in its
 	// Helm chart. It doesn't run on a Node without the label, unless the image contains it (Bottlerocket).
 	PluginsByLabel bool
+	// NoCloudController: no cloud controller manager initializes Nodes.
+	NoCloudController bool
 	// Workers is the number of goroutines that talk to the API server, default 32.
 	Workers int
 }

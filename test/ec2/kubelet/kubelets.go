@@ -33,9 +33,10 @@ type Kubelets struct {
 	healed atomic.Bool
 
 	mu        sync.Mutex
-	nodes     map[string]*node   // by instance ID
-	unhealthy map[string]*health // likewise
-	byName    map[string]*node   // registered ones, by Node name
+	machines  map[string]ec2.Machine // those that run, by instance ID
+	nodes     map[string]*node       // by instance ID
+	unhealthy map[string]*health     // likewise
+	byName    map[string]*node       // registered ones, by Node name
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -48,10 +49,10 @@ var _ ec2.Machines = &Kubelets{}
 // withheld.
 func (k *Kubelets) Heal() { k.healed.Store(true) }
 
-// task is a node to sync, by instance ID, or a pod, by namespace/name.
+// task is a node to sync, by instance ID, a pod, by namespace/name, or a Node to be initialized as a cloud controller manager does, by name.
 type task struct {
-	pod bool
-	key string
+	pod, cloud bool
+	key        string
 }
 
 const byNode = "node"
@@ -64,7 +65,7 @@ func New(cfg Config) (*Kubelets, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	k := &Kubelets{
-		cfg: cfg, client: cfg.Client, clock: cfg.Clock, nodes: map[string]*node{}, byName: map[string]*node{}, unhealthy: map[string]*health{}, ctx: ctx, stop: stop,
+		cfg: cfg, client: cfg.Client, clock: cfg.Clock, machines: map[string]ec2.Machine{}, nodes: map[string]*node{}, byName: map[string]*node{}, unhealthy: map[string]*health{}, ctx: ctx, stop: stop,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](50*time.Millisecond, 5*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Clock: cfg.Clock}),
@@ -123,6 +124,9 @@ func (k *Kubelets) watchNodes() error {
 		k.mu.Lock()
 		n := k.byName[obj.(*corev1.Node).Name]
 		k.mu.Unlock()
+		if awaitsCloud(obj.(*corev1.Node)) {
+			k.queue.Add(task{cloud: true, key: obj.(*corev1.Node).Name})
+		}
 		if n != nil && k.differs(n, obj.(*corev1.Node)) {
 			k.queue.AddAfter(task{key: n.machine.ID}, statusFrequency)
 		}
@@ -177,6 +181,9 @@ func (k *Kubelets) nodeOf(p *corev1.Pod) *node {
 
 // Boot implements ec2.Machines.
 func (k *Kubelets) Boot(m ec2.Machine) {
+	k.mu.Lock()
+	k.machines[m.ID] = m
+	k.mu.Unlock()
 	d := k.cfg.Boot.draw(k.cfg.Seed, m.ID)
 	log := klog.FromContext(k.ctx)
 	var fate Fate
@@ -212,6 +219,7 @@ func (k *Kubelets) Halt(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := k.nodes[id]
+	delete(k.machines, id)
 	delete(k.nodes, id)
 	delete(k.unhealthy, id)
 	if n != nil && k.byName[n.name] == n {
@@ -246,6 +254,9 @@ func (k *Kubelets) look(t task) (time.Duration, error) {
 	defer cancel()
 	if t.pod {
 		return k.syncPod(ctx, t.key)
+	}
+	if t.cloud {
+		return 0, k.initialize(ctx, t.key)
 	}
 	k.mu.Lock()
 	n := k.nodes[t.key]

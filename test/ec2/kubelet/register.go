@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 )
 
@@ -94,17 +95,21 @@ func architecture(n *node) string {
 	return "amd64"
 }
 
-// newNode returns the Node that a kubelet creates if there is none. It includes the provider ID and the topology labels, which the
-// cloud's node controller, not simulated here, would set a moment later.
+// newNode returns the Node that a kubelet creates if there is none. It asks a cloud controller manager to initialize it. The provider ID and the
+// topology labels, which that would set a moment later, are there already.
 func (k *Kubelets) newNode(n *node) *corev1.Node {
 	labels := maps.Clone(n.settings.labels)
 	if _, nvidia := n.shape.devices["nvidia.com/gpu"]; nvidia && n.settings.nodeadm {
 		labels[labelNVIDIA] = "true" // one of the --node-labels that nodeadm adds; on an existing Node these have no effect
 	}
 	maps.Copy(labels, ownLabels(n))
+	taints := slices.Clone(n.settings.taints)
+	if !k.cfg.NoCloudController {
+		taints = append(taints, corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: labels, Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
-		Spec:       corev1.NodeSpec{ProviderID: n.machine.ProviderID(), Taints: n.settings.taints},
+		Spec:       corev1.NodeSpec{ProviderID: n.machine.ProviderID(), Taints: taints},
 		Status:     k.status(n, registered),
 	}
 }

@@ -122,7 +122,9 @@ func (s *settings) readNodeConfig(data []byte) error {
 	if c.Spec.Instance.LocalStorage.Strategy == "RAID0" {
 		s.localDisks = true
 	}
-	s.taints = append(s.taints, k.Config.RegisterWithTaints...)
+	if k.Config.RegisterWithTaints != nil {
+		s.taints = k.Config.RegisterWithTaints
+	}
 	for _, m := range []struct {
 		to   *map[string]string
 		from map[string]string
@@ -152,6 +154,7 @@ func (s *settings) readFlag(flag string) error {
 			s.labels[key] = v
 		}
 	case "register-with-taints":
+		s.taints = nil // the flag replaces the file's
 		for text := range strings.SplitSeq(value, ",") {
 			t, err := parseTaint(text)
 			if err != nil {

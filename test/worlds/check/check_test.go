@@ -122,6 +122,14 @@ func TestJudge(t *testing.T) {
 			j.bind(a, "n1")
 		}, counts{Pods: 1, Planned: 1, AsPlanned: 1, Nodes: 1, Binds: 1, Beyond: 2}},
 		{"an instance nobody has heard of", func(j *journal) { j.instance("i-stray", "") }, counts{Beyond: 1}},
+		{"a buffer's machine takes a pod", func(j *journal) {
+			c := j.claim("c1", "k")
+			j.launch(c, "n1", "1")
+			a := j.pod("a", "1")
+			j.joins(c, "k", a)
+			j.bind(a, "n1")
+			j.Spare = 1
+		}, counts{Pods: 1, Planned: 1, AsPlanned: 1, Joined: 1, Binds: 1}},
 		{"a claim for nobody", func(j *journal) { j.launch(j.claim("c1", "k"), "n1", "1") }, counts{Nodes: 1, Beyond: 1, Empty: 1, Idle: 1}},
 		{"a node is too small for what is bound to it", func(j *journal) {
 			a, b := j.pod("a", "1"), j.pod("b", "1")

@@ -26,8 +26,13 @@ type Evidence struct {
 	Gangs map[string]int
 	// Unsettled is what was still missing when the world's time was over.
 	Unsettled string
-	// Consolidation is what happened after that; nil: nothing.
+	// Spare is how many instances may have been launched for no pod, because a CapacityBuffer asked for them. Lacking is what the buffer lacked in
+	// the end.
+	Spare   int
+	Lacking string
+	// Consolidation and Repair are what happened after that; nil: nothing.
 	Consolidation *Consolidation
+	Repair        *Repair
 }
 
 // Report is the result. Its lists hold the faults, one line each.
@@ -69,7 +74,7 @@ func Judge(ctx context.Context, e *Evidence) (*Report, error) {
 	}
 	r := &Report{Unsettled: e.Unsettled}
 	h.judgePlacements(r)
-	h.judgeNodes(r, e.Instances)
+	h.judgeNodes(r, e)
 	h.judgeGangs(r, e.Gangs)
 	if err := h.judgeBinds(ctx, r); err != nil {
 		return nil, err
@@ -81,6 +86,12 @@ func Judge(ctx context.Context, e *Evidence) (*Report, error) {
 		if err := JudgeConsolidation(ctx, e.Consolidation, r); err != nil {
 			return nil, err
 		}
+	}
+	if e.Repair != nil {
+		e.Repair.judge(r)
+	}
+	if e.Lacking != "" {
+		r.Odd = append(r.Odd, e.Lacking)
 	}
 	return r, nil
 }

@@ -6,17 +6,20 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
 // judgeNodes finds nodes that no pod waited for or was bound to, and instances that no plan contains.
-func (h *history) judgeNodes(r *Report, instances []ec2.Instance) {
+func (h *history) judgeNodes(r *Report, e *Evidence) {
+	spare := e.Spare
 	of := map[string][]string{} // NodeClaims by provider ID
 	for _, c := range h.inOrder() {
 		r.Claims++
 		for id := range c.providerIDs {
 			of[id] = append(of[id], c.name)
+		}
+		if len(c.first) == 0 && spare > 0 {
+			spare--
+			continue
 		}
 		if len(c.slots) == 0 && len(c.providerIDs) > 0 {
 			r.Beyond = append(r.Beyond, fmt.Sprintf("claim %s was launched for nobody", c.name))
@@ -38,7 +41,7 @@ func (h *history) judgeNodes(r *Report, instances []ec2.Instance) {
 		}
 	}
 	tagged := map[string][]string{}
-	for _, in := range instances {
+	for _, in := range e.Instances {
 		id := "aws:///" + in.Zone + "/" + in.ID
 		switch owners := of[id]; {
 		case len(owners) == 0:

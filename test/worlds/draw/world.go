@@ -44,6 +44,10 @@ type World struct {
 	Gangs map[string]int
 	// Cut is how it becomes smaller in the end; nil: it doesn't.
 	Cut *Cut
+	// Chunks is how many chunks its CapacityBuffer has; 0: there is none.
+	Chunks int
+	// Repair: a node becomes unhealthy once everything runs.
+	Repair bool
 
 	story []string
 }
@@ -92,6 +96,7 @@ func New(seed uint64, size Size) *World {
 	g.extras()
 	g.bursts()
 	g.cut()
+	g.spare()
 	return g.w
 }
 

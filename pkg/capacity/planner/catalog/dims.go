@@ -9,6 +9,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Dims are the dimensions of one plan: the resources that the demand requests, then the CSI drivers and their storage. Resources that no
@@ -44,6 +45,9 @@ func (d *Dims) Name(i int) string {
 	driver := d.drivers[i-len(d.Resources)]
 	if class, ok := capacity.StorageClassOf(driver); ok {
 		return "storage of class " + class
+	}
+	if classes, ok := capacity.DeviceClassesOf(driver); ok {
+		return "devices of class " + classes + " (known from ResourceSlices of such nodes, or from annotation " + objects.AnnotationDevices + " of the node class)"
 	}
 	return "volumes of " + driver
 }

@@ -1,4 +1,4 @@
-package chaos
+package outside
 
 import (
 	"cmp"
@@ -10,27 +10,31 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
+// appLabel is the label of pods that says which app they belong to.
+const appLabel = "app"
+
 // Whether pods fit on nodes, all at the same time, as far as resources, taints, node selectors and anti-affinity between hosts are
 // concerned.
 
-// answer says whether pods fit.
-type answer int
+// Answer says whether pods fit.
+type Answer int
 
 const (
-	fits answer = iota
-	fitsNot
-	undecided // no places were found, and nothing shows that there are none
+	// Fits: there are places for all of them.
+	Fits Answer = iota
+	FitsNot
+	Undecided // no places were found, and nothing shows that there are none
 )
 
-// free is what is free on a node, and the apps of its pods.
-type free struct {
-	node *corev1.Node
-	left []int64 // by resource
+// Free is what is free on a node, and the apps of its pods.
+type Free struct {
+	Node *corev1.Node
+	Left []int64 // by resource
 	apps map[string]int
 }
 
-// resourcesOf returns the resources that pods request, and the number of pods, in a fixed order.
-func resourcesOf(pods []*corev1.Pod) []corev1.ResourceName {
+// Resources returns the resources that pods request, and the number of pods, in a fixed order.
+func Resources(pods []*corev1.Pod) []corev1.ResourceName {
 	out := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods}
 	for _, p := range pods {
 		for i := range p.Spec.Containers {
@@ -56,7 +60,8 @@ func amountOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	return q.Value()
 }
 
-func requestsOf(p *corev1.Pod, names []corev1.ResourceName) []int64 {
+// Requests returns how much of each resource a pod requests.
+func Requests(p *corev1.Pod, names []corev1.ResourceName) []int64 {
 	out := make([]int64, len(names))
 	for k, name := range names {
 		for i := range p.Spec.Containers {
@@ -69,15 +74,15 @@ func requestsOf(p *corev1.Pod, names []corev1.ResourceName) []int64 {
 	return out
 }
 
-// freeOn returns what is free on nodes beside these pods, which may be anywhere. Pods that are ending still count, those that have ended
+// FreeOn returns what is free on nodes beside these pods, which may be anywhere. Pods that are ending still count, those that have ended
 // don't.
-func freeOn(nodes []*corev1.Node, pods []*corev1.Pod, names []corev1.ResourceName) []*free {
-	by := map[string]*free{}
-	var out []*free
+func FreeOn(nodes []*corev1.Node, pods []*corev1.Pod, names []corev1.ResourceName) []*Free {
+	by := map[string]*Free{}
+	var out []*Free
 	for _, n := range nodes {
-		f := &free{node: n, apps: map[string]int{}}
+		f := &Free{Node: n, apps: map[string]int{}}
 		for _, name := range names {
-			f.left = append(f.left, amountOf(n.Status.Allocatable, name))
+			f.Left = append(f.Left, amountOf(n.Status.Allocatable, name))
 		}
 		by[n.Name] = f
 		out = append(out, f)
@@ -87,27 +92,27 @@ func freeOn(nodes []*corev1.Node, pods []*corev1.Pod, names []corev1.ResourceNam
 		if f == nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
-		f.put(p, requestsOf(p, names), 1)
+		f.put(p, Requests(p, names), 1)
 	}
 	return out
 }
 
-func (f *free) put(p *corev1.Pod, requests []int64, sign int64) {
-	for k := range f.left {
-		f.left[k] -= sign * requests[k]
+func (f *Free) put(p *corev1.Pod, requests []int64, sign int64) {
+	for k := range f.Left {
+		f.Left[k] -= sign * requests[k]
 	}
 	f.apps[p.Labels[appLabel]] += int(sign)
 }
 
 // takes reports whether the pod fits on the node.
-func (f *free) takes(p *corev1.Pod, requests []int64) bool {
-	for k := range f.left {
-		if requests[k] > 0 && f.left[k] < requests[k] {
+func (f *Free) takes(p *corev1.Pod, requests []int64) bool {
+	for k := range f.Left {
+		if requests[k] > 0 && f.Left[k] < requests[k] {
 			return false
 		}
 	}
 	for key, value := range p.Spec.NodeSelector {
-		if f.node.Labels[key] != value {
+		if f.Node.Labels[key] != value {
 			return false
 		}
 	}
@@ -118,7 +123,7 @@ func (f *free) takes(p *corev1.Pod, requests []int64) bool {
 			}
 		}
 	}
-	return tolerates(p, f.node.Spec.Taints)
+	return tolerates(p, f.Node.Spec.Taints)
 }
 
 func tolerates(p *corev1.Pod, taints []corev1.Taint) bool {
@@ -133,22 +138,32 @@ func tolerates(p *corev1.Pod, taints []corev1.Taint) bool {
 	return true
 }
 
-// receives reports whether a node can be counted on for pods of other nodes: it is Ready and initialized, and is not being disrupted.
-func receives(n *corev1.Node, claim *karpv1.NodeClaim) bool {
-	return nodeReady(n) && n.DeletionTimestamp == nil && !n.Spec.Unschedulable && n.Labels[karpv1.NodeInitializedLabelKey] == "true" &&
+// Receives reports whether a node can be counted on for pods of other nodes: it is Ready and initialized, and is not being disrupted.
+func Receives(n *corev1.Node, claim *karpv1.NodeClaim) bool {
+	return Ready(n) && n.DeletionTimestamp == nil && !n.Spec.Unschedulable && n.Labels[karpv1.NodeInitializedLabelKey] == "true" &&
 		!slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.DisruptedTaintKey }) &&
 		claim != nil && claim.DeletionTimestamp == nil
+}
+
+// Ready reports whether a node is Ready.
+func Ready(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 // tries is how many orders of the pods are tried.
 const tries = 300
 
-// place looks for places for pods on nodes. It changes what is free on these.
-func place(pods []*corev1.Pod, nodes []*free, names []corev1.ResourceName) answer {
+// Place looks for places for pods on nodes. It changes what is free on these.
+func Place(pods []*corev1.Pod, nodes []*Free, names []corev1.ResourceName) Answer {
 	requests := map[*corev1.Pod][]int64{}
 	need, have := make([]int64, len(names)), make([]int64, len(names))
 	for _, p := range pods {
-		requests[p] = requestsOf(p, names)
+		requests[p] = Requests(p, names)
 		somewhere := false
 		for k := range names {
 			need[k] += requests[p][k]
@@ -157,17 +172,17 @@ func place(pods []*corev1.Pod, nodes []*free, names []corev1.ResourceName) answe
 			somewhere = somewhere || f.takes(p, requests[p])
 		}
 		if !somewhere {
-			return fitsNot
+			return FitsNot
 		}
 	}
 	for _, f := range nodes {
 		for k := range names {
-			have[k] += max(0, f.left[k])
+			have[k] += max(0, f.Left[k])
 		}
 	}
 	for k := range names {
 		if need[k] > have[k] {
-			return fitsNot
+			return FitsNot
 		}
 	}
 	share := func(p *corev1.Pod) float64 {
@@ -182,7 +197,7 @@ func place(pods []*corev1.Pod, nodes []*free, names []corev1.ResourceName) answe
 	random := rand.New(rand.NewPCG(1, 1))
 	for range tries {
 		if inOrder(order, requests, nodes) {
-			return fits
+			return Fits
 		}
 		if len(order) < 2 {
 			break
@@ -190,13 +205,13 @@ func place(pods []*corev1.Pod, nodes []*free, names []corev1.ResourceName) answe
 		i, j := random.IntN(len(order)), random.IntN(len(order))
 		order[i], order[j] = order[j], order[i]
 	}
-	return undecided
+	return Undecided
 }
 
 // inOrder puts each pod in turn where it leaves the least, and takes all off again.
-func inOrder(order []*corev1.Pod, requests map[*corev1.Pod][]int64, nodes []*free) bool {
+func inOrder(order []*corev1.Pod, requests map[*corev1.Pod][]int64, nodes []*Free) bool {
 	type put struct {
-		on *free
+		on *Free
 		p  *corev1.Pod
 	}
 	var done []put
@@ -206,9 +221,9 @@ func inOrder(order []*corev1.Pod, requests map[*corev1.Pod][]int64, nodes []*fre
 		}
 	}()
 	for _, p := range order {
-		var best *free
+		var best *Free
 		for _, f := range nodes {
-			if f.takes(p, requests[p]) && (best == nil || f.left[0]+f.left[1]>>20 < best.left[0]+best.left[1]>>20) {
+			if f.takes(p, requests[p]) && (best == nil || f.Left[0]+f.Left[1]>>20 < best.Left[0]+best.Left[1]>>20) {
 				best = f
 			}
 		}

@@ -1,4 +1,5 @@
-package provisioning
+// Package filterrefusals remembers between rounds of planning what the filters of the scheduler have refused. It asks no filter itself.
+package filterrefusals
 
 import (
 	"cmp"
@@ -16,37 +17,37 @@ import (
 )
 
 const (
-	// refusalLife is how long a refusal counts. Filters depend on objects that this package doesn't watch: volumes, claims, quotas.
-	refusalLife = 5 * time.Minute
+	// Life is how long a refusal counts. Filters depend on objects that this package doesn't watch: volumes, claims, quotas.
+	Life = 5 * time.Minute
 	// maxRefusals bounds how many refusals are remembered, those of all classes together.
 	maxRefusals = 20_000
 )
 
-// filterRefusals remembers between rounds what the profile's filters have refused on new nodes. A class that had to try many pools to find
+// Memory remembers between rounds what the profile's filters have refused on new nodes. A class that had to try many pools to find
 // one that works doesn't try them all again for its next pod, and a search that was cut short continues where it stopped. Only the
 // planner's goroutine uses it.
 //
-// A refusal expires after refusalLife, and when anything about its pool changes that a filter might see. The key of a class is made from
+// A refusal expires after Life, and when anything about its pool changes that a filter might see. The key of a class is made from
 // its content, so a changed class has no refusals.
-type filterRefusals struct {
+type Memory struct {
 	clock   clock.PassiveClock
-	classes map[capacity.ClassKey][]filterRefusal
+	classes map[capacity.ClassKey][]refusal
 	size    int
 }
 
-type filterRefusal struct {
+type refusal struct {
 	capacity.Forbidden
 	pool  uint64 // version of the pool at the time
 	until time.Time
 }
 
-// newFilterRefusals returns filterRefusals that remember nothing yet.
-func newFilterRefusals(c clock.PassiveClock) *filterRefusals {
-	return &filterRefusals{clock: c, classes: map[capacity.ClassKey][]filterRefusal{}}
+// New returns a Memory of nothing yet.
+func New(c clock.PassiveClock) *Memory {
+	return &Memory{clock: c, classes: map[capacity.ClassKey][]refusal{}}
 }
 
-// recall returns the refusals that still count for the classes.
-func (m *filterRefusals) recall(pools []*capacity.Pool, classes []capacity.ClassKey) []capacity.Forbidden {
+// Recall returns the refusals that still count for the classes.
+func (m *Memory) Recall(pools []*capacity.Pool, classes []capacity.ClassKey) []capacity.Forbidden {
 	if m == nil || m.size == 0 {
 		return nil
 	}
@@ -63,22 +64,22 @@ func (m *filterRefusals) recall(pools []*capacity.Pool, classes []capacity.Class
 	return out
 }
 
-// keep remembers what was refused to a class. Refusals that were known before keep their expiry.
-func (m *filterRefusals) keep(pools []*capacity.Pool, class capacity.ClassKey, found []capacity.Forbidden) {
+// Keep remembers what was refused to a class. Refusals that were known before keep their expiry.
+func (m *Memory) Keep(pools []*capacity.Pool, class capacity.ClassKey, found []capacity.Forbidden) {
 	versions := poolVersions(pools)
 	now := m.clock.Now()
-	before := map[capacity.Forbidden]filterRefusal{}
+	before := map[capacity.Forbidden]refusal{}
 	for _, r := range m.classes[class] {
 		before[r.Forbidden] = r
 	}
-	m.forget(class)
-	var all []filterRefusal
+	m.Forget(class)
+	var all []refusal
 	for _, f := range found {
 		v, ok := versions(f.Pool)
 		if !ok {
 			continue
 		}
-		r := filterRefusal{f, v, now.Add(refusalLife)}
+		r := refusal{f, v, now.Add(Life)}
 		if b, known := before[f]; known && b.pool == v && now.Before(b.until) {
 			r.until = b.until
 		}
@@ -91,13 +92,14 @@ func (m *filterRefusals) keep(pools []*capacity.Pool, class capacity.ClassKey, f
 	}
 }
 
-func (m *filterRefusals) forget(class capacity.ClassKey) {
+// Forget forgets what was refused to a class.
+func (m *Memory) Forget(class capacity.ClassKey) {
 	m.size -= len(m.classes[class])
 	delete(m.classes, class)
 }
 
 // shrink forgets expired refusals, and then the classes that were refused longest ago, until a quarter of maxRefusals is free.
-func (m *filterRefusals) shrink(now time.Time) {
+func (m *Memory) shrink(now time.Time) {
 	latest := map[capacity.ClassKey]time.Time{}
 	for key, all := range m.classes {
 		for _, r := range all {
@@ -116,7 +118,7 @@ func (m *filterRefusals) shrink(now time.Time) {
 		if m.size <= maxRefusals*3/4 && now.Before(latest[key]) {
 			return
 		}
-		m.forget(key)
+		m.Forget(key)
 	}
 }
 

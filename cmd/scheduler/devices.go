@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/awslabs/operatorpkg/status"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/dynamic-resource-allocation/structured"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/devices"
+)
+
+// knowDevices builds what knows the devices of nodes, if the setting asks for it.
+func (d *dovetail) knowDevices(profiles []profile, sched *scheduler.Scheduler) error {
+	if !profiles[0].args.DynamicResources {
+		return nil
+	}
+	gates := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
+	running := sched.Profiles[profiles[0].config.SchedulerName]
+	if !gates.EnableDynamicResourceAllocation || running.SharedDRAManager() == nil {
+		return errors.New("ProvisionArgs: dynamicResources: needs the feature gate DynamicResourceAllocation")
+	}
+	state := draState{running.SharedDRAManager()}
+	d.classes.SetDevices(devices.New(state, devices.NewAllocator(dynamicresources.AllocatorFeatures(gates), gates.EnableDRAListTypeAttributes, state), d.clock))
+	return nil
+}
+
+// draState is what the scheduler knows of claims and device classes.
+type draState struct{ manager fwk.SharedDRAManager }
+
+func (s draState) Claim(namespace, name string) (*resourcev1.ResourceClaim, error) {
+	return s.manager.ResourceClaims().Get(namespace, name)
+}
+
+// allocatedTries is how often the allocated devices are read while they change.
+const allocatedTries = 10
+
+func (s draState) Allocated() (state *structured.AllocatedState, err error) {
+	for range allocatedTries {
+		if state, err = s.manager.ResourceClaims().GatherAllocatedState(); err == nil {
+			return state, nil
+		}
+	}
+	return nil, fmt.Errorf("reading the allocated devices: %w", err)
+}
+
+func (s draState) List() ([]*resourcev1.DeviceClass, error) { return s.manager.DeviceClasses().List() }
+
+func (s draState) Get(name string) (*resourcev1.DeviceClass, error) {
+	return s.manager.DeviceClasses().Get(name)
+}
+
+// watchDevices registers what hears of ResourceSlices and DeviceClasses.
+func (p *parts) watchDevices(cc *schedulerserverconfig.CompletedConfig) error {
+	of := p.pending.Classes.Devices()
+	if of == nil {
+		return nil
+	}
+	of.OnShape(func() { go p.launch.Nodes.DevicesAsked() }) // a pod's scheduling cycle may have asked, and must not wait
+	f := cc.InformerFactory.Resource().V1()
+	read, err := f.ResourceSlices().Informer().AddEventHandler(p.launch.Nodes.ResourceSlices())
+	if err != nil {
+		return fmt.Errorf("watching ResourceSlices: %w", err)
+	}
+	p.synced = append(p.synced, read.HasSynced)
+	if _, err = f.DeviceClasses().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { p.launch.Nodes.DevicesDeclared() },
+		UpdateFunc: func(_, _ any) { p.launch.Nodes.DevicesDeclared() },
+	}); err != nil {
+		return fmt.Errorf("watching DeviceClasses: %w", err)
+	}
+	return nil
+}
+
+// declareDevices reads what a node class says of its devices.
+func (p *parts) declareDevices(nc status.Object, gone bool) {
+	of := p.pending.Classes.Devices()
+	if of == nil {
+		return
+	}
+	changed, err := of.SetNodeClass(nc.GetName(), nc.GetAnnotations(), gone)
+	if !changed {
+		return
+	}
+	if err != nil {
+		p.store.Recorder().Eventf(nc, nil, corev1.EventTypeWarning, "InvalidDevices", "Validating", "%v; the class declares no devices", err)
+	}
+	p.launch.Nodes.DevicesDeclared()
+}

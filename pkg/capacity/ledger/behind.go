@@ -1,0 +1,61 @@
+package ledger
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+// A plan counts pods of earlier plans as if they were placed, also those whose nodes still boot or have startup taints. A pod that a spread or an
+// affinity allows on its node only beside them is refused there until then. It keeps its reservation and waits for them: a new plan would
+// come to the same result.
+
+// fallsBehind makes the pod of a slot, which the filters have just refused, wait for pods of older plans; false: there are none.
+func (l *Ledger) fallsBehind(s *slot) bool {
+	if s.group != nil || s.owner != "" || !dependsOnOthers(s.class.Class) || !s.older() {
+		return false
+	}
+	s.behind = true
+	l.unready(s)
+	return true
+}
+
+// older reports whether a pod of the class that was planned before waits for its node.
+func (s *slot) older() bool {
+	return slices.ContainsFunc(s.class.slots, func(o *slot) bool {
+		return o.order < s.order && !o.ready && !o.behind && o.owner == ""
+	})
+}
+
+// catchUp opens slots that no longer wait for older ones.
+func (l *Ledger) catchUp(c *class) {
+	open := false
+	for _, s := range c.slots {
+		if !s.behind || s.older() {
+			continue
+		}
+		s.behind = false
+		if s.node.waits(c.Class) == nil {
+			s.ready, open = true, true
+		}
+	}
+	if open {
+		l.open(c)
+	}
+}
+
+// dependsOnOthers reports whether other pods decide where pods of the class may be.
+func dependsOnOthers(c *capacity.Class) bool {
+	if c.Pod == nil {
+		return false
+	}
+	if a := c.Pod.Spec.Affinity; a != nil && (a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0) {
+		return true
+	}
+	return slices.ContainsFunc(c.Pod.Spec.TopologySpreadConstraints, func(t corev1.TopologySpreadConstraint) bool {
+		return t.WhenUnsatisfiable == corev1.DoNotSchedule
+	})
+}

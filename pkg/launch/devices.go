@@ -1,0 +1,53 @@
+package launch
+
+import (
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
+)
+
+// ResourceSlices returns the handler for the scheduler's ResourceSlice informer: pods with ResourceClaims wait until the devices of their node
+// have been published. Only where devices are known.
+func (tr *NodeTracker) ResourceSlices() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { tr.resourceSlice(o.(*resourcev1.ResourceSlice), false) },
+		UpdateFunc: func(_, o any) { tr.resourceSlice(o.(*resourcev1.ResourceSlice), false) }, // the node that it is for can't change
+		DeleteFunc: observe.Deletion(func(s *resourcev1.ResourceSlice) { tr.resourceSlice(s, true) }),
+	}
+}
+
+func (tr *NodeTracker) resourceSlice(s *resourcev1.ResourceSlice, gone bool) {
+	node, learned := tr.states.devices.SliceChanged(s, gone)
+	tr.devicesOn(node)
+	if learned {
+		tr.triggers.Changed()
+	}
+}
+
+// DevicesOfClaim hears of a claim: what its node has published is known to be typical for its instance type then.
+func (tr *NodeTracker) DevicesOfClaim(c *capacity.Claim, gone bool) {
+	if tr.states.devices.ClaimChanged(c, gone) {
+		tr.triggers.Changed()
+	}
+}
+
+// DevicesDeclared hears that a node class declares other devices than before.
+func (tr *NodeTracker) DevicesDeclared() { tr.triggers.Changed() }
+
+// DevicesAsked hears that pods ask for devices as none have before: nodes that are there may have them.
+func (tr *NodeTracker) DevicesAsked() { tr.devicesOn("") }
+
+// devicesOn updates the ledger's status of a node whose devices have changed; empty: of all nodes.
+func (tr *NodeTracker) devicesOn(node string) {
+	tr.states.mu.Lock()
+	defer tr.states.mu.Unlock()
+	if node != "" {
+		tr.lookAgain(node)
+		return
+	}
+	for name := range tr.states.objects {
+		tr.lookAgain(name)
+	}
+}
