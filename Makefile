@@ -19,6 +19,8 @@
 # make image    builds the container image for amd64 and arm64 into bin/image, an OCI layout, and its SBOMs; make push IMAGE=REPOSITORY:TAG
 #               pushes it, with REGISTRY_USER=NAME for a password on standard input; make notice writes NOTICE
 # make chart    packages the charts into bin/; make manifests renders manifests/ from charts/dovetail
+# make release-check  holds version, charts, changelog and .goreleaser.yaml against each other, and builds the tool for Linux, macOS and
+#               Windows into bin/release; make release-notes prints the changelog's section
 # make build    builds bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
 #
 # You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
@@ -40,7 +42,7 @@ say = @printf '\n== %s\n'
 # API servers go on writing after the test that failed, so that the last lines of a long log wouldn't name it.
 what-failed = { printf '\n== what failed\n'; grep -a -A 4 -E '^ *--- FAIL|^panic: |^FAIL[[:space:]]' bin/integration.log; exit 1; }
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour rollout scalein dashboards chart manifests image push notice clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour rollout scalein dashboards chart manifests image push notice release-check release-notes clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -205,6 +207,19 @@ push:
 
 notice:
 	@$(IMAGE_TOOL) notice
+
+# The configuration of goreleaser is read by goreleaser's own code, in a module of its own.
+RELEASE_TOOL := go -C tools/release run .
+release-check:
+	$(say) 'release: version, charts, changelog and .goreleaser.yaml'
+	@go -C tools/release vet .
+	@go -C tools/release test -vet=off -count=1 .
+	@$(RELEASE_TOOL) check --ldflags '$(LDFLAGS)'
+	$(say) 'release: building the tool for all systems (minutes for each, the first time)'
+	@$(RELEASE_TOOL) build --out $(CURDIR)/bin/release
+
+release-notes:
+	@$(RELEASE_TOOL) notes
 
 clean:
 	rm -rf bin .demo .tmp

@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := &cobra.Command{
 		Use:           "dovetail",
 		Short:         "What Dovetail would buy, and what there is to buy",
+		Version:       version.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -43,6 +43,11 @@ func TestVersion(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
+	out.Reset()
+	if code := run(t.Context(), []string{"--version"}, nil, &out, &errs); code != exitOK || out.String() != "dovetail version 0.1.0\n" {
+		t.Errorf("--version: exit %d, %s%s", code, out.String(), errs.String())
+	}
+
 	if code := run(t.Context(), []string{"version", "-o", "xml"}, nil, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "-o xml: must be json or yaml") {
 		t.Errorf("exit %d, %s", code, errs.String())
 	}
