@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,7 @@ type installed struct {
 	namespace string
 	documents []string // of the chart dovetail
 	dir       string
+	env       []string // of the scheduler, beside that of its container
 }
 
 // installCharts installs both charts, with the values that this cluster and the simulated account need, and with pools.
@@ -164,7 +166,7 @@ func (in *installed) run(pod corev1.PodSpec, kubeconfig string) (url string) {
 	}
 	args = append(args, "--cert-dir="+filepath.Join(in.dir, "certs"), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
-	env := []string{}
+	env := slices.Clone(in.env)
 	for _, e := range container.Env {
 		env = append(env, e.Name+"="+e.Value)
 	}
