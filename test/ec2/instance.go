@@ -89,6 +89,9 @@ func (w *world) launch(d *launchData, t *catalog.Type, s *subnet, capacityType s
 	price, _ := w.price(t, s.zone, capacityType)
 	addr := s.take()
 	id := w.id("i")
+	for w.byID[id] != nil { // one that was restored has it
+		id = w.id("i")
+	}
 	in := &instance{
 		Instance: Instance{
 			ID: id, Type: t.Name, Zone: s.zone, CapacityType: capacityType, State: pending, Price: price, ImageID: d.image, SubnetID: s.id, PrivateIP: addr.String(),

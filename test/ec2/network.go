@@ -158,6 +158,14 @@ func (s *subnet) take() netip.Addr {
 	return a
 }
 
+// keep takes an address that is free. Those below it that were never taken stay out of use.
+func (s *subnet) keep(a netip.Addr) {
+	s.used[a] = true
+	if !a.Less(s.next) {
+		s.next = a.Next()
+	}
+}
+
 func (s *subnet) release(a netip.Addr) {
 	delete(s.used, a)
 	s.freed = append(s.freed, a)

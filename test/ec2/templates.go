@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"cmp"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ type template struct {
 	created  time.Time
 	data     *launchData
 	tags     map[string]string
+	request  url.Values // that created it
 }
 
 type templateItem struct {
@@ -55,7 +57,7 @@ func (w *world) createLaunchTemplate(r *Request) (any, error) {
 		if r.params.bool("DryRun") {
 			return nil, dryRun()
 		}
-		t := &template{id: w.id("lt"), name: name, created: w.now, data: data, tags: tags}
+		t := &template{id: w.id("lt"), name: name, created: w.now, data: data, tags: tags, request: r.Form}
 		w.templates = append(w.templates, t)
 		r.results = []string{t.id}
 		return templateAnswer{w.templateItem(t)}, nil
