@@ -59,15 +59,15 @@ func commands(t *testing.T, page, heading string) string {
 	return out.String()
 }
 
-// quoted returns the commands of a program that the text of a section quotes.
-func quoted(t *testing.T, page, heading, program string) []string {
+// quoted returns the commands that the text of a section quotes and that begin with these words.
+func quoted(t *testing.T, page, heading, words string) []string {
 	t.Helper()
 	var out []string
-	for _, m := range regexp.MustCompile("`("+program+" [^`]+)`").FindAllStringSubmatch(section(t, page, heading), -1) {
+	for _, m := range regexp.MustCompile("`("+words+" [^`]+)`").FindAllStringSubmatch(section(t, page, heading), -1) {
 		out = append(out, m[1])
 	}
 	if len(out) == 0 {
-		t.Fatalf("%s quotes no command of %s under %q", page, program, heading)
+		t.Fatalf("%s quotes no command %q under %q", page, words, heading)
 	}
 	return out
 }
@@ -188,7 +188,8 @@ func TestInstallPage(t *testing.T) {
 	bound := in.helloRuns(3)
 
 	for _, heading := range []string{"Before", "The order"} {
-		if err := shell.run(commands(t, "upgrade.md", heading)); err != nil {
+		// The page says where this variable is from.
+		if err := shell.run("REPOSITORY=registry.example/dovetail-scheduler\n" + commands(t, "upgrade.md", heading)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -201,7 +202,7 @@ func TestInstallPage(t *testing.T) {
 		t.Errorf("the pods ran on %v, and after an upgrade and back on %v", bound, after)
 	}
 
-	if err := shell.run(quoted(t, "install.md", "6. Check that it works", "kubectl")[0]); err != nil {
+	if err := shell.run(quoted(t, "install.md", "6. Check that it works", "kubectl delete")[0]); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -161,14 +161,30 @@ func TestValuesOfKarpentersChart(t *testing.T) {
 	}
 	// What asks for something that Dovetail doesn't do is told apart from what is there by default.
 	for set, want := range map[string]string{
-		"settings.isolatedVPC=true":            "settings.isolatedVPC: Dovetail asks for prices",
-		"settings.enableZonalShift=true":       "settings.enableZonalShift: Dovetail doesn't follow",
-		"settings.ignoreDRARequests=false":     "settings.ignoreDRARequests: false has no effect",
-		"settings.interruptionQueue=karpenter": "settings.interruptionQueue is karpenter. If that is Karpenter's",
+		"settings.isolatedVPC=true":                                    "settings.isolatedVPC: Dovetail asks for prices",
+		"settings.enableZonalShift=true":                               "settings.enableZonalShift: Dovetail doesn't follow",
+		"settings.ignoreDRARequests=false":                             "settings.ignoreDRARequests: false has no effect",
+		"settings.interruptionQueue=karpenter":                         "settings.interruptionQueue is karpenter. If that is Karpenter's",
+		"settings.featureGates.capacityBuffer=false":                   "settings.featureGates.capacityBuffer: false has no effect",
+		"serviceAccount.name=karpenter":                                "serviceAccount.name is karpenter: ",
+		"nameOverride=karpenter":                                       "nameOverride or fullnameOverride names Dovetail's objects karpenter",
+		"fullnameOverride=karpenter":                                   "nameOverride or fullnameOverride names Dovetail's objects karpenter",
+		"controller.resources.limits.cpu=1":                            "controller.resources.limits.cpu throttles",
+		"serviceMonitor.endpointConfig.scheme=http":                    "serviceMonitor.endpointConfig.scheme has no effect",
+		"prometheusRule.enabled=true":                                  "prometheusRule without serviceMonitor",
+		"networkPolicy.enabled=true,settings.metricsBindAddress=:8080": "networkPolicy lets all pods read metrics",
+		"mode=replace":                                                 "settings.clusterCIDR is empty: Dovetail asks EKS",
+		"mode=replace,imagePullSecrets[0].name=private":                "serviceAccount.annotations and imagePullSecrets have no effect",
 	} {
 		if notes := mustRender(t, release{}, set).notes(); !strings.Contains(notes, "- "+want) {
 			t.Errorf("%s: no warning %q in\n%s", set, want, notes)
 		}
+	}
+	// What is left out of a scrape's settings leaves no trace.
+	monitor := mustRender(t, release{}, "serviceMonitor.enabled=true,serviceMonitor.endpointConfig.scheme=http")["servicemonitor.yaml"]
+	var parsed map[string]any
+	if err := yaml.Unmarshal([]byte(monitor), &parsed); err != nil {
+		t.Errorf("%v in\n%s", err, monitor)
 	}
 }
 
@@ -184,6 +200,9 @@ func TestWrongValues(t *testing.T) {
 		"settings.region=Oregon":                         "/settings/region",
 		"settings.interruptionQueue=https://sqs/x":       "/settings/interruptionQueue",
 		"settings.batchIdleDuration=3":                   "/settings/batchIdleDuration",
+		"settings.metricsBindAddress=localhost":          "/settings/metricsBindAddress",
+		"settings.metricsBindAddress=:0":                 "/settings/metricsBindAddress",
+		"settings.metricsBindAddress=:10259":             "settings.metricsBindAddress: :10259 is the port of metrics over HTTPS",
 		"settings.maxDollarsPerHour=-1":                  "/settings/maxDollarsPerHour",
 		"settings.preferencePolicy=Maybe":                "/settings/preferencePolicy",
 		"settings.vmMemoryOverheadPercent=7.5":           "/settings/vmMemoryOverheadPercent",
@@ -298,7 +317,6 @@ func TestEverythingOn(t *testing.T) {
 	}
 }
 
-// A changed configuration restarts the pods, and a changed annotation of other objects doesn't.
 // The port of metrics over plain HTTP is everywhere where the HTTPS port is, and nowhere if nothing listens there.
 func TestPlainMetricsPort(t *testing.T) {
 	for listens, want := range map[string]int{"": 0, "127.0.0.1:8123": 1, ":8123": 1} {
@@ -311,10 +329,17 @@ func TestPlainMetricsPort(t *testing.T) {
 	}
 }
 
+// A changed configuration restarts the pods, and a changed annotation of other objects doesn't.
 func TestConfigurationRestartsPods(t *testing.T) {
 	checksum := regexp.MustCompile(`checksum/config: \w+`)
 	of := func(sets ...string) string {
 		return checksum.FindString(mustRender(t, release{}, sets...)["deployment.yaml"])
+	}
+	static := func(sets ...string) string {
+		return checksum.FindString(mustRender(t, release{}, append(sets, "mode=replace")...)["config.yaml"])
+	}
+	if static() == static("settings.maxDollarsPerHour=10") || static() != static("additionalAnnotations.a=b") || static() == "" {
+		t.Errorf("checksums of the static pod %s, %s", static(), static("settings.maxDollarsPerHour=10"))
 	}
 	if of() == of("settings.maxDollarsPerHour=10") || of() != of("additionalAnnotations.a=b") || of() == "" {
 		t.Errorf("checksums %s, %s, %s", of(), of("settings.maxDollarsPerHour=10"), of("additionalAnnotations.a=b"))

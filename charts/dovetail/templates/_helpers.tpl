@@ -116,5 +116,11 @@ annotations:
 
 {{/* The port of metrics over plain HTTP; empty: there is none. */}}
 {{- define "dovetail.plainMetricsPort" -}}
-{{- with .Values.settings.metricsBindAddress }}{{ regexFind "[0-9]+$" . }}{{ end -}}
+{{- with .Values.settings.metricsBindAddress }}
+{{- $port := regexFind "[0-9]+$" . }}
+{{- if eq $port "10259" }}
+{{- fail (printf "settings.metricsBindAddress: %s is the port of metrics over HTTPS, choose another one" .) }}
+{{- end }}
+{{- $port }}
+{{- end -}}
 {{- end }}

@@ -6,6 +6,10 @@ metadata:
   name: kube-scheduler
   namespace: kube-system
   labels: {component: kube-scheduler, tier: control-plane}
+  {{- if .Release.Service }}
+  # A changed configuration restarts the pod.
+  annotations: {checksum/config: {{ include "dovetail.config" . | sha256sum }}}
+  {{- end }}
 spec:
   hostNetwork: true
   priorityClassName: system-node-critical

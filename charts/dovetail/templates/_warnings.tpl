@@ -28,10 +28,10 @@
 - settings.enableZonalShift: Dovetail doesn't follow zonal shifts. To leave out a zone, use the requirements of the pools.
 {{- end }}
 {{- if eq (toString $s.ignoreDRARequests) "false" }}
-- settings.ignoreDRARequests: false has no effect: pods with unallocated dynamic resource claims don't cause launches.
+- settings.ignoreDRARequests: false has no effect: set settings.dynamicResources to true, so that pods with unallocated dynamic resource claims get nodes.
 {{- end }}
 {{- $gates := $s.featureGates | default dict }}
-{{- range $name := list "nodeRepair" "nodeOverlay" "reservedCapacity" "spotToSpotConsolidation" "staticCapacity" }}
+{{- range $name := list "capacityBuffer" "nodeRepair" "nodeOverlay" "reservedCapacity" "spotToSpotConsolidation" "staticCapacity" }}
 {{- if eq (toString (get $gates $name)) "false" }}
 - settings.featureGates.{{ $name }}: false has no effect: this is always on.{{ if eq $name "nodeRepair" }} The annotation dovetail.sh/repair: "off" on a pool turns repair off.{{ end }}
 {{- end }}
@@ -48,10 +48,39 @@
 {{- if and $s.interruptionQueue (ne $s.interruptionQueue (printf "Dovetail-%s" $s.clusterName)) }}
 - settings.interruptionQueue is {{ $s.interruptionQueue }}. If that is Karpenter's queue and Karpenter still reads it, each of the two misses messages: the stack of manifests/iam creates one called Dovetail-{{ $s.clusterName }}.
 {{- end }}
+{{- if eq (include "dovetail.serviceAccountName" .) "karpenter" }}
+- serviceAccount.name is karpenter: the AWS role of docs/install.md is for kube-system/dovetail-scheduler, and Karpenter's release may own that account. Leave it out (--set serviceAccount.name=).
+{{- end }}
+{{- if eq (include "dovetail.fullname" .) "karpenter" }}
+- nameOverride or fullnameOverride names Dovetail's objects karpenter, as those of Karpenter's release are named. Leave both out (--set nameOverride= --set fullnameOverride=).
+{{- end }}
+{{- $limits := $c.resources.limits | default dict }}
+{{- if $limits.cpu }}
+- controller.resources.limits.cpu throttles the scheduler, and with it every pod.
+{{- end }}
+{{- range $name := list "port" "path" "scheme" }}
+{{- if hasKey $.Values.serviceMonitor.endpointConfig $name }}
+- serviceMonitor.endpointConfig.{{ $name }} has no effect: metrics are at https-metrics, /metrics, over HTTPS.
+{{- end }}
+{{- end }}
+{{- if and .Values.prometheusRule.enabled (not .Values.serviceMonitor.enabled) }}
+- prometheusRule without serviceMonitor: unless something else scrapes Dovetail, the alert DovetailNoLeader fires for ever.
+{{- end }}
+{{- if and .Values.networkPolicy.enabled $s.metricsBindAddress (not .Values.networkPolicy.metricsFrom) }}
+- networkPolicy lets all pods read metrics at settings.metricsBindAddress, without a token: networkPolicy.metricsFrom confines that.
+{{- end }}
 {{- if semverCompare ">=1.37.0-0" .Capabilities.KubeVersion.Version }}
 - Kubernetes {{ .Capabilities.KubeVersion.Version }}: this version of Dovetail supports API servers 1.34 to 1.36.
 {{- end }}
 {{- if eq .Values.mode "replace" }}
+{{- range $name := list "clusterEndpoint" "clusterCABundle" "clusterCIDR" }}
+{{- if not (get $s $name) }}
+- settings.{{ $name }} is empty: Dovetail asks EKS for it. Without EKS nodes can't join, unless all node classes have the family Custom.
+{{- end }}
+{{- end }}
+{{- if or .Values.serviceAccount.annotations .Values.imagePullSecrets }}
+- serviceAccount.annotations and imagePullSecrets have no effect in mode replace: a static pod has neither account nor secrets, and uses what its machine may do.
+{{- end }}
 {{- if or .Values.serviceMonitor.enabled .Values.networkPolicy.enabled .Values.namespacePolicy.enabled }}
 - serviceMonitor, networkPolicy and namespacePolicy have no effect in mode replace: the static pods use their machine's network, and all pods are theirs.
 {{- end }}
