@@ -40,7 +40,7 @@ func (g *Gatherer) withoutEarly(waiting []ledger.Waiting) []ledger.Waiting {
 			return false
 		}
 		g.reservations.Step(func(l *ledger.Ledger, now time.Time) {
-			l.Postpone(w.Ref.UID, fmt.Sprintf("ProvisioningRequest %q, which the pod names, has no capacity yet", w.Class.Request), now.Add(requestRetry), now)
+			l.PostponeEarly(w.Ref.UID, fmt.Sprintf("ProvisioningRequest %q, which the pod names, has no capacity yet", w.Class.Request), now.Add(requestRetry), now)
 		})
 		return true
 	})

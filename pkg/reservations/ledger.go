@@ -137,8 +137,7 @@ func (r *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(n
 			return
 		}
 		var st ledger.State
-		st, why = l.Submit(ref, c, now)
-		l.RejectedBy(ref.UID, by)
+		st, why = l.SubmitRefused(ref, c, by, now)
 		wait = st != ledger.Refused || l.PlannedSoon(ref.UID, now)
 	})
 	return wait, why

@@ -12,6 +12,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/pelletier/go-toml/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
@@ -199,16 +200,38 @@ func ownCustom(own string) (*Kubelet, error) {
 		if err != nil {
 			return &Kubelet{Script: true}, nil
 		}
-		var flags []string
 		for _, m := range writtenFlag.FindAllStringSubmatch(comment.ReplaceAllString(body, ""), -1) {
-			flags = append(flags, "--"+m[1]+"="+strings.Trim(m[2], `"'`))
-		}
-		if err := k.flags(flags); err != nil {
-			k = &Kubelet{} // a variable of the script's
+			k.written("--" + m[1] + "=" + strings.Trim(m[2], `"'`))
 		}
 	}
 	k.Script = true
 	return k, nil
+}
+
+// written applies a flag of a script unless the script only makes its value when it runs: with a variable, a command or a template. What the
+// kubelet really gets is then known when it has registered.
+func (k *Kubelet) written(flag string) {
+	var one Kubelet
+	if strings.ContainsAny(flag, "$`{") || strings.HasSuffix(flag, "=") || one.flags([]string{flag}) != nil || one.valid() != nil || !one.amounts() {
+		return
+	}
+	_ = k.flags([]string{flag}) // it has just been read
+}
+
+// amounts reports whether all reservations and thresholds are amounts.
+func (k *Kubelet) amounts() bool {
+	for _, m := range []map[string]string{k.KubeReserved, k.SystemReserved, k.EvictionHard} {
+		for _, v := range m {
+			if p, ok := strings.CutSuffix(v, "%"); ok {
+				if _, err := strconv.ParseFloat(p, 64); err != nil {
+					return false
+				}
+			} else if q, err := resource.ParseQuantity(v); err != nil || q.Sign() < 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // comment matches a line of a script that is none, writtenFlag a flag of the kubelet with its value.

@@ -92,7 +92,12 @@ old = "x:PreferNoSchedule"
 		"Bottlerocket, no taint": {family: bottlerocket, own: "[settings.kubernetes.node-taints]\na = [\"b\"]\n", err: `"a=b" is not a taint`},
 		"a custom image's script": {family: Custom, own: script, want: Kubelet{Labels: map[string]string{"team": "infra"}, Taints: dedicated, MaxPods: ptr.To[int32](40),
 			KubeReserved: map[string]string{"cpu": "200m", "memory": "1Gi"}, Script: true}},
-		"a custom image with variables": {family: Custom, own: "#!/bin/sh\nkubelet --max-pods=$MAX --node-labels=a=b\n", want: Kubelet{Script: true}},
+		"a custom image with variables": {family: Custom, own: "#!/bin/sh\nkubelet --max-pods=$MAX --node-labels=a=b\n",
+			want: Kubelet{Labels: map[string]string{"a": "b"}, Script: true}},
+		"a custom image with variables in values": {family: Custom, own: "#!/bin/sh\nbootstrap --kubelet-extra-args '--node-labels=id=$ID --register-with-taints=team=$T:NoSchedule'" +
+			" --kube-reserved=memory=${M}Mi --system-reserved=cpu=`cores` --eviction-hard=memory.available<{{ free }} --max-pods=40\n", want: Kubelet{MaxPods: ptr.To[int32](40), Script: true}},
+		"a custom image with parts in quotes": {family: Custom, own: "#!/bin/sh\nkubelet --node-labels=id=\"$ID\" --kube-reserved=cpu=many --max-pods=9\n",
+			want: Kubelet{MaxPods: ptr.To[int32](9), Script: true}},
 		"a custom image like AL2023's": {family: Custom, own: "kind: NodeConfig\nspec: {kubelet: {config: {maxPods: 8, kubeReserved: {cpu: 1m}}}}\n",
 			want: Kubelet{MaxPods: ptr.To[int32](8), KubeReserved: map[string]string{"cpu": "1m"}}},
 		"a custom image without user data": {family: Custom, want: Kubelet{Script: true}},

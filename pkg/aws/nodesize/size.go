@@ -248,8 +248,8 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64, kept reported.Kept) (
 	if memory > 0 {
 		capac[corev1.ResourceMemory] = max(memory-memoryMargin, int64(leastMemory*float64(h.MemoryMiB*mi)))
 	}
-	if kept.Pods > 0 && (s.Own.Script || kept.Pods < capac[corev1.ResourcePods]) {
-		capac[corev1.ResourcePods] = kept.Pods
+	if pods := capac[corev1.ResourcePods]; kept.Pods > 0 && (s.Own.Script || kept.Pods < pods) {
+		capac[corev1.ResourcePods] = max(kept.Pods, int64((1-mostKept)*float64(pods)))
 	}
 	for name, n := range s.devices(h) {
 		if n > 0 {
@@ -276,7 +276,7 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64, kept reported.Kept) (
 	return capac, alloc, map[string]int64{ebsDriver: s.attachable(h)}
 }
 
-// mostKept is the share of a node's CPU and memory that counts as kept from pods because kubelets report it. One that keeps more is broken,
+// mostKept is the share of a node's CPU, memory and number of pods that counts as kept from pods because kubelets report it. One that keeps more is broken,
 // or lies: it must not make the type useless for all others of its class.
 const mostKept = 0.75
 

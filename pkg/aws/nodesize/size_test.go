@@ -251,6 +251,20 @@ func TestReportedMemoryHasAFloor(t *testing.T) {
 	}
 }
 
+// The same goes for the number of pods: a node that reports one must not make its type useless for all classes of pods.
+func TestReportedPodsHaveAFloor(t *testing.T) {
+	s, err := SettingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.AL2023, Config{Overhead: 0.075})
+	if err != nil {
+		t.Fatal(err)
+	}
+	computed := s.Pods(fixtures.M5Large)
+	for seen, want := range map[int64]int64{0: computed, 1: computed / 4, computed - 1: computed - 1, computed + 1: computed} {
+		if capac, alloc, _ := s.Size(fixtures.M5Large, 0, reported.Kept{Pods: seen}); capac["pods"] != want || alloc["pods"] != want {
+			t.Errorf("%d pods were reported; the size is %d, %d of them allocatable, want %d", seen, capac["pods"], alloc["pods"], want)
+		}
+	}
+}
+
 func TestReservedMoreThanThereIs(t *testing.T) {
 	s, err := SettingsOf(&ec2nc.EC2NodeClassSpec{Kubelet: &ec2nc.KubeletConfiguration{SystemReserved: map[string]string{"memory": "1Ti"}}}, bootstrap.AL2023, Config{Overhead: 0.075})
 	if err != nil {

@@ -12,8 +12,12 @@ import (
 // affinity allows on its node only beside them is refused there until then. It keeps its reservation and waits for them: a new plan would
 // come to the same result.
 
-// fallsBehind makes the pod of a slot, which the filters have just refused, wait for pods of older plans; false: there are none.
-func (l *Ledger) fallsBehind(s *slot) bool {
+// fallsBehind makes the pod of a slot, which the filters have just refused, wait for pods of older plans; false: there are none, or another
+// filter than those that look at other pods' labels has refused it. by returns the filter for a node; empty: it isn't known.
+func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason string)) bool {
+	if plugin, _ := by(s.node.name); plugin != "" && plugin != "PodTopologySpread" && plugin != "InterPodAffinity" {
+		return false
+	}
 	if s.group != nil || s.owner != "" || !dependsOnOthers(s.class.Class) || !s.older() {
 		return false
 	}

@@ -66,3 +66,83 @@ func TestPodWaitsForPodsOfOlderPlans(t *testing.T) {
 		})
 	}
 }
+
+func spreadClass() *capacity.Class {
+	c := testClass("web", 100, 0)
+	c.Pod = &corev1.Pod{Spec: corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}}}
+	return c
+}
+
+// Only filters that look at other pods excuse a refusal: for want of CPU, say, the pod is planned again at once, and its node is looked at.
+func TestOnlyOtherPodsAreWaitedFor(t *testing.T) {
+	for plugin, want := range map[string]State{"PodTopologySpread": Planned, "InterPodAffinity": Planned, "NodeResourcesFit": Queued, "": Planned} {
+		now := time.Unix(0, 0)
+		l, c := New(), spreadClass()
+		a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+		waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a}, "c1")
+		l.Launching("c1", now)
+		l.Submit(b, c, now)
+		l.Existing("n2", NodeStatus{Managed: true, Registered: true, Initialized: true})
+		l.Commit("p2", []capacity.Placement{{Class: c, Pod: b, Node: "n2"}}, now)
+		l.Pin(a.UID)
+		if state, why := l.SubmitRefused(a, c, func(string) (string, string) { return plugin, "" }, now); (state == Planned) != (want == Planned) {
+			t.Errorf("refused by %q the pod is %v: %s", plugin, state, why)
+		}
+	}
+}
+
+// If another pod of the class waits in the place of the one that was refused, that one is tried on the node that is left.
+func TestRefusedPodTakesWhatIsLeft(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	a, b, d := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}, capacity.PodRef{UID: "d"}
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a}, "c1")
+	l.Launching("c1", now)
+	for _, ref := range []capacity.PodRef{b, d} {
+		l.Submit(ref, c, now)
+	}
+	for _, node := range []string{"n2", "n3"} {
+		l.Existing(node, NodeStatus{Managed: true, Registered: true, Initialized: true})
+	}
+	l.Commit("p2", []capacity.Placement{{Class: c, Pod: b, Node: "n2"}, {Class: c, Pod: d, Node: "n3"}}, now)
+	first, _ := l.Pin(a.UID)
+	l.Take()
+	state, why := l.Submit(a, c, now)
+	if state != Open {
+		t.Fatalf("the pod is %v: %s\n%s", state, why, l)
+	}
+	activated := false
+	for _, ref := range l.Take().Activate {
+		activated = activated || ref == a
+	}
+	if !activated {
+		t.Errorf("nobody tries the pod again:\n%s", l)
+	}
+	if second, _ := l.Pin(a.UID); second == first || second == "" {
+		t.Errorf("after %s it is tried on %q", first, second)
+	}
+}
+
+// A pod whose capacity is bought for its ProvisioningRequest evicts nobody meanwhile, and is tried again only to hear of something new.
+func TestEarlyPodsEvictNobody(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c, a := New(), testClass("job", 100, 0), capacity.PodRef{UID: "a"}
+	l.Submit(a, c, now)
+	for i, want := range []int{1, 0, 1} {
+		l.Take()
+		why := "the request has no capacity yet"
+		if i == 2 {
+			why = "the request has failed"
+		}
+		l.PostponeEarly(a.UID, why, now.Add(30*time.Second), now)
+		if got := len(l.Take().Activate); got != want {
+			t.Errorf("time %d: activated %d times, want %d", i, got, want)
+		}
+		if !l.PlannedSoon(a.UID, now) {
+			t.Errorf("time %d: other pods may be evicted for it", i)
+		}
+		l.Submit(a, c, now) // it hears
+		now = now.Add(time.Minute)
+		l.Reopen(now)
+	}
+}

@@ -13,6 +13,11 @@ import (
 // Submit is called when the scheduler found no node for the pod. It returns the pod's new state: Queued when a plan will be made, Refused
 // with the reason when a plan had no capacity for it and nothing has changed since.
 func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (State, string) {
+	return l.SubmitRefused(ref, c, func(string) (string, string) { return "", "" }, now)
+}
+
+// SubmitRefused is Submit with a func that returns the filter that rejected the pod on a node, and its reason; empty: it isn't known.
+func (l *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(node string) (plugin, reason string), now time.Time) (State, string) {
 	p, ok := l.pods[ref.UID]
 	if !ok {
 		p = l.add(ref, c)
@@ -52,11 +57,15 @@ func (l *Ledger) Submit(ref capacity.PodRef, c *capacity.Class, now time.Time) (
 		case p.slot == nil:
 			// The cycle that failed began before the plan was made. The next one will be pinned.
 			return p.state, l.awakenLater(p, now)
-		case l.fallsBehind(p.slot):
+		case l.fallsBehind(p.slot, by):
+			if p.state == Open {
+				return p.state, l.awakenLater(p, now) // another pod of its class waits in its place
+			}
 			return p.state, p.why
 		default:
 			// Its cycle was pinned and failed: the filters refused the planned node.
 			l.reject(p, "the planned node did not pass the scheduler's filters")
+			l.rejectedBy(p.ref.UID, by)
 			l.fail(p, "the planned node did not pass the scheduler's filters", now)
 		}
 	}

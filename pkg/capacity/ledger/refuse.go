@@ -72,6 +72,21 @@ func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
 	}
 }
 
+// PostponeEarly is Postpone for a pod whose capacity is bought on behalf of something else, so that nothing need be evicted for it. The
+// scheduler tries it again only to hear of a reason that is new.
+func (l *Ledger) PostponeEarly(uid types.UID, why string, until, now time.Time) {
+	p, ok := l.pods[uid]
+	if !ok || p.state != Queued {
+		return
+	}
+	if p.heard && sameReason(p.told, why) && !p.held.Load() {
+		l.turnAway(p, why, now)
+	} else {
+		l.refuse(p, why, now)
+	}
+	p.retry, p.soon = until, true
+}
+
 // Refused reports whether no plan had capacity for the pod.
 func (l *Ledger) Refused(uid types.UID) bool {
 	p, ok := l.pods[uid]
@@ -88,7 +103,7 @@ func (l *Ledger) Unplanned(uid types.UID) bool {
 const soon = 10 * time.Second
 
 // PlannedSoon reports whether the pod lost its reservation and is planned for again in a moment, or waits for the result of a plan's
-// first nodes. Neither is a reason yet to evict other pods, whose replacements would need instances, too.
+// first nodes, or for capacity that is bought for its ProvisioningRequest. None is a reason yet to evict other pods, whose replacements would need instances, too.
 func (l *Ledger) PlannedSoon(uid types.UID, now time.Time) bool {
 	p, ok := l.pods[uid]
 	return ok && p.state == Refused && (p.soon || p.broken && p.retry.Sub(now) <= soon)

@@ -35,9 +35,9 @@ func (l *Ledger) reject(p *pod, reason string) {
 	}
 }
 
-// RejectedBy records which filter rejected the pod, if the pod was the last one to be rejected. by returns the filter and its reason for
+// rejectedBy records which filter rejected the pod, if the pod was the last one to be rejected. by returns the filter and its reason for
 // a node.
-func (l *Ledger) RejectedBy(pod types.UID, by func(node string) (plugin, reason string)) {
+func (l *Ledger) rejectedBy(pod types.UID, by func(node string) (plugin, reason string)) {
 	if n := len(l.rejected) - 1; n >= 0 && l.rejected[n].Pod.UID == pod && l.rejected[n].Plugin == "" {
 		r := &l.rejected[n]
 		if plugin, reason := by(r.Node); plugin != "" {

@@ -153,13 +153,18 @@ func poolVersions(pools []*capacity.Pool) func(name string) (uint64, bool) {
 	}
 }
 
-// typesVersion hashes what changes with a node class: its instance types and their allocatable resources.
+// typesVersion hashes what changes with a node class: its instance types, their allocatable resources, devices and room for volumes.
 func typesVersion(all []*capacity.InstanceType) uint64 {
 	h := fnv.New64a()
 	for _, t := range all {
 		_, _ = h.Write([]byte(t.Name))
 		for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage} {
 			_, _ = h.Write(binary.AppendVarint(nil, t.Allocatable[r]))
+		}
+		_, _ = h.Write([]byte(t.Devices))
+		for _, name := range slices.Sorted(maps.Keys(t.VolumeLimits)) {
+			_, _ = h.Write([]byte(name))
+			_, _ = h.Write(binary.AppendVarint(nil, t.VolumeLimits[name]))
 		}
 	}
 	return h.Sum64()
