@@ -42,35 +42,13 @@ type Source struct {
 	byPod     map[types.UID]*Shape
 	templates map[string]*Template // by hash
 	counts    map[countKey]int64
+	tended    time.Time
 }
 
 // nodeClasses are what node classes declare, by name.
 type nodeClasses struct {
 	declared map[string][]Declared
 	problems map[string]error
-}
-
-// seen is what nodes have published.
-type seen struct {
-	published map[string]map[string]*resourcev1.ResourceSlice // by node and name
-	nodes     map[string]nodeKind
-	learned   map[kind]map[string]observation // by driver
-}
-
-// kind is what nodes with the same devices have in common.
-type kind struct{ class, instanceType, image string }
-
-// nodeKind is the kind of a node, and when its claim was created.
-type nodeKind struct {
-	kind
-	since time.Time
-}
-
-// observation is what a node has shown of its kind, for one driver.
-type observation struct {
-	node  string
-	since time.Time
-	*Template
 }
 
 // countKey is all that a count depends on.
@@ -88,7 +66,7 @@ const everywhere = ""
 // New returns a Source that knows no devices yet.
 func New(state State, allocator *Allocator, clock clock.PassiveClock) *Source {
 	return &Source{state: state, allocator: allocator, clock: clock, classes: nodeClasses{map[string][]Declared{}, map[string]error{}},
-		seen:   seen{map[string]map[string]*resourcev1.ResourceSlice{}, map[string]nodeKind{}, map[kind]map[string]observation{}},
+		seen:   seen{map[string]map[string]*resourcev1.ResourceSlice{}, map[string]nodeKind{}, map[kind]map[string]*observation{}},
 		shapes: map[string]*Shape{}, byPod: map[types.UID]*Shape{}, templates: map[string]*Template{}, counts: map[countKey]int64{}}
 }
 
@@ -113,6 +91,9 @@ func (s *Source) SetNodeClass(name string, annotations map[string]string, gone b
 		s.classes.problems[name] = err
 	} else if len(all) > 0 {
 		s.classes.declared[name] = all
+	}
+	if gone {
+		s.seen.forgetClass(name)
 	}
 	return changed, err
 }
@@ -167,32 +148,6 @@ func (s *Source) SliceChanged(slice *resourcev1.ResourceSlice, gone bool) (node 
 	return node, s.learn(node)
 }
 
-// learn takes what a node shows for what its kind has, driver by driver, unless a younger node has shown something: what changes on an older
-// node may be a device that has failed. A driver that shows nothing teaches nothing. The caller holds mu.
-func (s *Source) learn(node string) (news bool) {
-	n, ours := s.seen.nodes[node]
-	if !ours {
-		return false
-	}
-	byDriver := map[string][]*resourcev1.ResourceSlice{}
-	for _, slice := range s.slicesOf(node) {
-		byDriver[slice.Spec.Driver] = append(byDriver[slice.Spec.Driver], slice)
-	}
-	for driver, published := range byDriver {
-		last, known := s.seen.learned[n.kind][driver]
-		shown, complete := shown(published)
-		if !complete || shown == nil || known && last.node != node && n.since.Before(last.since) {
-			continue
-		}
-		if s.seen.learned[n.kind] == nil {
-			s.seen.learned[n.kind] = map[string]observation{}
-		}
-		s.seen.learned[n.kind][driver] = observation{node, n.since, shown}
-		news = news || !known || last.hash != shown.hash
-	}
-	return news
-}
-
 // slicesOf returns what is published for a node, sorted by name. The caller holds mu.
 func (s *Source) slicesOf(node string) []*resourcev1.ResourceSlice {
 	out := make([]*resourcev1.ResourceSlice, 0, len(s.seen.published[node]))
@@ -218,33 +173,6 @@ func (s *Source) Template(class, instanceType, image string) string {
 	}
 	s.templates[t.hash] = t
 	return t.hash
-}
-
-// shownBy returns what nodes of the kind have shown. For a driver of which they have shown nothing, it is what nodes of the same class and type
-// with another image have, the youngest of them: a new image seldom changes which devices there are. The caller holds mu.
-func (s *Source) shownBy(k kind) *Template {
-	best := maps.Clone(s.seen.learned[k])
-	for other, observed := range s.seen.learned {
-		if other == k || other.class != k.class || other.instanceType != k.instanceType {
-			continue
-		}
-		for driver, l := range observed {
-			if _, own := s.seen.learned[k][driver]; own {
-				continue
-			}
-			if best == nil {
-				best = map[string]observation{}
-			}
-			if have, known := best[driver]; !known || have.since.Before(l.since) {
-				best[driver] = l
-			}
-		}
-	}
-	var all []resourcev1.ResourceSliceSpec
-	for _, driver := range slices.Sorted(maps.Keys(best)) {
-		all = append(all, best[driver].slices...)
-	}
-	return newTemplate(all)
 }
 
 // OfClaim is Template for a claim that is launched.
