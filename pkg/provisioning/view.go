@@ -63,6 +63,7 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 		f := &flights[i]
 		f.Slots = slices.DeleteFunc(f.Slots, func(s ledger.Promise) bool { return moves[s.Leaving] })
 		f.Fenced = f.Fenced && (f.Closed || !moves[f.Name])
+		f.Template = vi.launched(f)
 	}
 	slices.SortFunc(flights, func(a, b ledger.InFlight) int {
 		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name))
@@ -116,6 +117,21 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: objectOf(&n), Devices: n.Kind.Devices})
 	}
 	return v, nil
+}
+
+// launched returns what a node in flight was planned as, with the devices of the instance type that has been launched once that is known: a plan may
+// leave the choice between types with different devices, or without any, to EC2.
+func (vi *viewer) launched(f *ledger.InFlight) *capacity.Node {
+	if f.Template == nil {
+		return nil
+	}
+	key, known := vi.devices.OfClaim(vi.claims.Current(f.Claim))
+	if !known || key == f.Template.Kind.Devices {
+		return f.Template
+	}
+	out := *f.Template
+	out.Kind.Devices = key
+	return &out
 }
 
 // withoutStartupTaints returns the Node of a claim in flight as it will be. Startup taints, and taints that are treated like them, keep
