@@ -64,12 +64,11 @@ func (f *Free) On(node *corev1.Node) map[string]int64 {
 			continue
 		}
 		key := countKey{what, shape.Key, f.classes}
-		f.source.mu.Lock()
-		n, counted := f.source.counts[key]
-		f.source.mu.Unlock()
-		if !counted || what == "" {
-			n = f.source.allocator.count(node, published, f.copy(own), shape, maxCount)
-			f.source.remember(key, n)
+		n, known := f.source.counted(key)
+		if !known {
+			var exact bool
+			n, exact = f.source.allocator.count(node, published, f.copy(own), shape, maxCount)
+			f.source.remember(key, n, exact)
 		}
 		out[shape.Key] = n
 	}

@@ -161,7 +161,7 @@ func (s *seen) forgetClass(class string) {
 }
 
 // Tend forgets what is no longer needed, and reports whether nodes of a kind are believed to have other devices than before, because what one has
-// shown is in doubt and has been believed for long enough. Call it every now and then.
+// shown is in doubt and has been believed for long enough, or because they couldn't be counted. Call it every now and then.
 func (s *Source) Tend() (changed bool) {
 	if s == nil {
 		return false
@@ -182,6 +182,12 @@ func (s *Source) Tend() (changed bool) {
 		}
 	}
 	s.seen.forgetOld()
+	for key, c := range s.counts {
+		if !c.until.IsZero() && !now.Before(c.until) {
+			delete(s.counts, key)
+			changed = changed || s.shapes[key.shape] != nil // there may be devices for more pods than could be counted
+		}
+	}
 	return changed
 }
 

@@ -41,7 +41,7 @@ type Source struct {
 	shapes    map[string]*Shape
 	byPod     map[types.UID]*Shape
 	templates map[string]*Template // by hash
-	counts    map[countKey]int64
+	counts    map[countKey]counted
 	tended    time.Time
 }
 
@@ -53,6 +53,16 @@ type nodeClasses struct {
 
 // countKey is all that a count depends on.
 type countKey struct{ what, shape, classes string }
+
+// counted is how many pods have been counted.
+type counted struct {
+	n int64
+	// until is when the number is forgotten because the count was cut off or has failed; zero: never.
+	until time.Time
+}
+
+// recountAfter is how long after a count that was cut off or has failed the next one is made. It may fail for the same reason, and plans wait for it.
+const recountAfter = 5 * time.Minute
 
 // maxCounts and maxTemplates limit what is kept.
 const (
@@ -67,7 +77,7 @@ const everywhere = ""
 func New(state State, allocator *Allocator, clock clock.PassiveClock) *Source {
 	return &Source{state: state, allocator: allocator, clock: clock, classes: nodeClasses{map[string][]Declared{}, map[string]error{}},
 		seen:   seen{map[string]map[string]*resourcev1.ResourceSlice{}, map[string]nodeKind{}, map[kind]map[string]*observation{}},
-		shapes: map[string]*Shape{}, byPod: map[types.UID]*Shape{}, templates: map[string]*Template{}, counts: map[countKey]int64{}}
+		shapes: map[string]*Shape{}, byPod: map[types.UID]*Shape{}, templates: map[string]*Template{}, counts: map[countKey]counted{}}
 }
 
 // OnShape sets a func that is called when pods ask for devices as none have before. Call it before anything runs.
@@ -266,19 +276,30 @@ func (s *Source) countAll(what string, node *corev1.Node, published []*resourcev
 	out := make(map[string]int64, len(shapes))
 	for _, shape := range shapes {
 		key := countKey{what, shape.Key, classes}
-		s.mu.Lock()
-		n, counted := s.counts[key]
-		s.mu.Unlock()
-		if !counted || what == "" {
-			n = s.allocator.count(node, published, Nothing(), shape, most)
-			s.remember(key, n)
+		n, known := s.counted(key)
+		if !known {
+			var exact bool
+			n, exact = s.allocator.count(node, published, Nothing(), shape, most)
+			s.remember(key, n, exact)
 		}
 		out[shape.Key] = n
 	}
 	return out
 }
 
-func (s *Source) remember(key countKey, n int64) {
+// counted returns a number that is remembered.
+func (s *Source) counted(key countKey) (n int64, known bool) {
+	if key.what == "" {
+		return 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, known := s.counts[key]
+	return c.n, known && (c.until.IsZero() || s.clock.Now().Before(c.until))
+}
+
+// remember keeps a number; exact: it holds as long as what it depends on does.
+func (s *Source) remember(key countKey, n int64, exact bool) {
 	if key.what == "" {
 		return
 	}
@@ -287,7 +308,11 @@ func (s *Source) remember(key countKey, n int64) {
 	if len(s.counts) >= maxCounts {
 		clear(s.counts)
 	}
-	s.counts[key] = n
+	c := counted{n: n}
+	if !exact {
+		c.until = s.clock.Now().Add(recountAfter)
+	}
+	s.counts[key] = c
 }
 
 // classVersion changes when any DeviceClass does.
