@@ -182,6 +182,7 @@ func (s *Source) Tend() (changed bool) {
 		}
 	}
 	s.seen.forgetOld()
+	s.forgetShapes()
 	for key, c := range s.counts {
 		if !c.until.IsZero() && !now.Before(c.until) {
 			delete(s.counts, key)

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/utils/clock"
 
@@ -34,12 +33,14 @@ type Source struct {
 	clock     clock.PassiveClock
 	// onShape is called when pods ask for devices as none have before. Set before anything runs.
 	onShape func()
+	// patience is how long a pod waits for its node.
+	patience time.Duration
 
 	mu        sync.Mutex
 	classes   nodeClasses
 	seen      seen
 	shapes    map[string]*Shape
-	byPod     map[types.UID]*Shape
+	byPod     shapesByPod
 	templates map[string]*Template // by hash
 	counts    map[countKey]counted
 	tended    time.Time
@@ -75,9 +76,9 @@ const everywhere = ""
 
 // New returns a Source that knows no devices yet.
 func New(state State, allocator *Allocator, clock clock.PassiveClock) *Source {
-	return &Source{state: state, allocator: allocator, clock: clock, classes: nodeClasses{map[string][]Declared{}, map[string]error{}},
+	return &Source{state: state, allocator: allocator, clock: clock, patience: usualPatience, classes: nodeClasses{map[string][]Declared{}, map[string]error{}},
 		seen:   seen{map[string]map[string]*resourcev1.ResourceSlice{}, map[string]nodeKind{}, map[kind]map[string]*observation{}},
-		shapes: map[string]*Shape{}, byPod: map[types.UID]*Shape{}, templates: map[string]*Template{}, counts: map[countKey]counted{}}
+		shapes: map[string]*Shape{}, templates: map[string]*Template{}, counts: map[countKey]counted{}}
 }
 
 // OnShape sets a func that is called when pods ask for devices as none have before. Call it before anything runs.
