@@ -201,13 +201,19 @@ func (s *Source) Idle() bool {
 	return len(s.shapes) == 0
 }
 
-// Supposed returns the ResourceSlices that a hypothetical node will have, except those of drivers that have published theirs.
+// Supposed returns the ResourceSlices that a hypothetical node will have, except those of drivers that have published theirs: all slices of their pools,
+// with a device that can be allocated. What a driver has published before that is to be left out where these are used.
 func (s *Source) Supposed(template, node string) []*resourcev1.ResourceSlice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	byDriver := map[string][]*resourcev1.ResourceSlice{}
+	for _, slice := range s.slicesOf(node) {
+		byDriver[slice.Spec.Driver] = append(byDriver[slice.Spec.Driver], slice)
+	}
 	has := map[string]bool{}
-	for _, slice := range s.seen.published[node] {
-		has[slice.Spec.Driver] = true
+	for driver, published := range byDriver {
+		t, complete := shown(published)
+		has[driver] = complete && t.usable() > 0
 	}
 	return slices.DeleteFunc(s.templates[template].on(node), func(slice *resourcev1.ResourceSlice) bool { return has[slice.Spec.Driver] })
 }

@@ -35,6 +35,8 @@ type supposedDevices struct {
 	fwk.SharedDRAManager
 	source *devices.Source
 	slices []*resourcev1.ResourceSlice
+	// supposed are the drivers, by node, whose real slices are left out: they are only a beginning.
+	supposed map[driverOn]bool
 	// claims are those that the trial has allocated or made, by namespace and name; allocated are the former, in order.
 	claims    map[string]*resourcev1.ResourceClaim
 	allocated []*resourcev1.ResourceClaim
@@ -49,23 +51,29 @@ var (
 	_ fwk.ResourceSliceLister  = &supposedDevices{}
 )
 
+// driverOn is a driver on a node.
+type driverOn struct{ driver, node string }
+
 // begin starts a trial with hypothetical nodes, and end forgets it.
 func (d *supposedDevices) begin(nodes []capacity.TrialNode) {
 	if d == nil {
 		return
 	}
 	d.end()
-	d.claims, d.placed = map[string]*resourcev1.ResourceClaim{}, map[types.UID]bool{}
+	d.claims, d.placed, d.supposed = map[string]*resourcev1.ResourceClaim{}, map[types.UID]bool{}, map[driverOn]bool{}
 	for _, n := range nodes {
 		if n.Devices != "" {
 			d.slices = append(d.slices, d.source.Supposed(n.Devices, n.Node.Name)...)
 		}
 	}
+	for _, s := range d.slices {
+		d.supposed[driverOn{s.Spec.Driver, *s.Spec.NodeName}] = true
+	}
 }
 
 func (d *supposedDevices) end() {
 	if d != nil {
-		d.slices, d.claims, d.allocated, d.placed, d.made = nil, nil, nil, nil, 0
+		d.slices, d.supposed, d.claims, d.allocated, d.placed, d.made = nil, nil, nil, nil, nil, 0
 	}
 }
 
@@ -166,6 +174,10 @@ func (d *supposedDevices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlic
 	out, err := d.SharedDRAManager.ResourceSlices().ListWithDeviceTaintRules()
 	if err != nil || len(d.slices) == 0 {
 		return out, err
+	}
+	begun := func(s *resourcev1.ResourceSlice) bool { return s.Spec.NodeName != nil && d.supposed[driverOn{s.Spec.Driver, *s.Spec.NodeName}] }
+	if slices.ContainsFunc(out, begun) {
+		out = slices.DeleteFunc(slices.Clone(out), begun)
 	}
 	return slices.Concat(out, d.slices), nil
 }

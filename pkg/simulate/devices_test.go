@@ -157,6 +157,46 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestDevicesThatAreBeingPublished: a driver has published a part of its pool, or no devices yet. Until it is done the node has those that are expected,
+// not fewer and not more.
+func TestDevicesThatAreBeingPublished(t *testing.T) {
+	slice := func(of int64, names ...string) *resourcev1.ResourceSlice {
+		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "real-gpu"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "gpu.example.com", NodeName: ptr.To("real"), Pool: resourcev1.ResourcePool{Name: "real", ResourceSliceCount: of, Generation: 1}}}
+		for _, name := range names {
+			s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: name})
+		}
+		return s
+	}
+	const none = "DynamicResources: cannot allocate all claims"
+	for name, tc := range map[string]struct {
+		slice *resourcev1.ResourceSlice
+		want  []string
+	}{
+		"no devices yet":    {slice(1), []string{"2 " + none}},
+		"a part":            {slice(2, "a"), []string{"2 " + none}},
+		"all, which is one": {slice(1, "a"), []string{"1 " + none, "2 " + none}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var of *devices.Source
+			objects := []runtime.Object{gpuClass(), tc.slice, node("real", "z1").Obj()}
+			for i := range 3 {
+				objects = append(objects, gpuClaim(fmt.Sprintf("of-p%d", i), fmt.Sprintf("p%d", i)))
+			}
+			c := newCluster(t, objects, withDevices(t, &of))
+			of.SliceChanged(tc.slice, false)
+			var steps []capacity.Step
+			for i := range 3 {
+				steps = append(steps, step(gpuPod(fmt.Sprintf("p%d", i)), "real"))
+			}
+			booting := capacity.TrialNode{Node: node("real", "z1").Obj(), Devices: of.Template("gpus", "g5.xlarge", "")}
+			if diff := cmp.Diff(tc.want, c.verify(capacity.Trial{Nodes: []capacity.TrialNode{booting}, Steps: steps})); diff != "" {
+				t.Errorf("rejections (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestFreeDevicesOfNodes: nodes show how many pods their published devices are enough for.
 func TestFreeDevicesOfNodes(t *testing.T) {
 	var of *devices.Source
