@@ -10,9 +10,11 @@ import (
 
 // seen is what nodes have published.
 type seen struct {
-	published map[string]map[string]*resourcev1.ResourceSlice // by node and name
+	published map[string]map[string]*resourcev1.ResourceSlice // by node and name, for one node each
 	nodes     map[string]nodeKind
 	learned   map[kind]map[string]*observation // by driver
+	// shared are those for many nodes, sorted by name. The list is replaced, not changed.
+	shared []*sharedSlice
 }
 
 // kind is what nodes with the same devices have in common.

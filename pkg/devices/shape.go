@@ -109,6 +109,9 @@ func (s *Source) know(pod types.UID, shape *Shape) (string, error) {
 		s.mu.Unlock()
 		return "", fmt.Errorf("more than %d different kinds of resourceclaims wait for nodes", maxShapes)
 	}
+	if !known {
+		s.version++
+	}
 	s.shapes[shape.Key] = shape
 	s.byPod.put(pod, shape)
 	s.mu.Unlock()

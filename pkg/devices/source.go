@@ -44,6 +44,7 @@ type Source struct {
 	templates map[string]*Template // by hash
 	counts    map[countKey]counted
 	tended    time.Time
+	version   uint64
 }
 
 // nodeClasses are what node classes declare, by name.
@@ -77,7 +78,7 @@ const everywhere = ""
 // New returns a Source that knows no devices yet.
 func New(state State, allocator *Allocator, clock clock.PassiveClock) *Source {
 	return &Source{state: state, allocator: allocator, clock: clock, patience: usualPatience, classes: nodeClasses{map[string][]Declared{}, map[string]error{}},
-		seen:   seen{map[string]map[string]*resourcev1.ResourceSlice{}, map[string]nodeKind{}, map[kind]map[string]*observation{}},
+		seen:   seen{map[string]map[string]*resourcev1.ResourceSlice{}, map[string]nodeKind{}, map[kind]map[string]*observation{}, nil},
 		shapes: map[string]*Shape{}, templates: map[string]*Template{}, counts: map[countKey]counted{}}
 }
 
@@ -145,6 +146,11 @@ func (s *Source) SliceChanged(slice *resourcev1.ResourceSlice, gone bool) (node 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.version++
+	if node == everywhere {
+		s.seen.setShared(slice, gone)
+		return node, false
+	}
 	if gone {
 		delete(s.seen.published[node], slice.Name)
 		if len(s.seen.published[node]) == 0 {
@@ -157,6 +163,20 @@ func (s *Source) SliceChanged(slice *resourcev1.ResourceSlice, gone bool) (node 
 		s.seen.published[node][slice.Name] = slice
 	}
 	return node, s.learn(node)
+}
+
+// ClassesChanged hears that DeviceClasses have changed.
+func (s *Source) ClassesChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+}
+
+// Version changes before what Published returns does.
+func (s *Source) Version() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
 }
 
 // slicesOf returns what is published for a node, sorted by name. The caller holds mu.
@@ -230,20 +250,10 @@ func (s *Source) Counts(template string, labels map[string]string) map[string]in
 	node := &corev1.Node{}
 	node.Name, node.Labels = "new", labels
 	s.mu.Lock()
-	published := append(s.templates[template].on(node.Name), s.slicesOf(everywhere)...)
+	published, all := s.templates[template].on(node.Name), s.seen.shared
 	s.mu.Unlock()
-	if len(published) == 0 {
-		none := make(map[string]int64, len(shapes))
-		for _, shape := range shapes {
-			none[shape.Key] = 0
-		}
-		return none
-	}
-	what := ""
-	if len(s.sharedVersion()) == 0 {
-		what = "template/" + template // else the labels matter, and so does who uses the devices
-	}
-	return s.countAll(what, node, published, shapes, maxCount)
+	shared, key := sharedOn(all, node)
+	return s.countAll("template/"+template+"/"+key, node, append(published, shared...), shapes, maxCount)
 }
 
 // Published returns the shapes of which a pod could use the devices that have been published for the node.
@@ -256,16 +266,13 @@ func (s *Source) Published(node *corev1.Node) []string {
 		return nil
 	}
 	s.mu.Lock()
-	published := s.slicesOf(node.Name)
-	shared := s.slicesOf(everywhere)
+	published, all := s.slicesOf(node.Name), s.seen.shared
 	s.mu.Unlock()
+	shared, sharedKey := sharedOn(all, node)
 	if len(published)+len(shared) == 0 {
 		return nil
 	}
-	what := "published/" + versions(published)
-	if len(shared) > 0 {
-		what = ""
-	}
+	what := "published/" + versions(published) + "/" + sharedKey
 	var out []string
 	for key, n := range s.countAll(what, node, append(published, shared...), shapes, 1) {
 		if n > 0 {
@@ -276,8 +283,7 @@ func (s *Source) Published(node *corev1.Node) []string {
 	return out
 }
 
-// countAll counts pods of the shapes on a node where nothing is allocated. what names the node's devices in the cache; empty: they are not
-// cached.
+// countAll counts pods of the shapes on a node where nothing is allocated. what names the node's devices in the cache.
 func (s *Source) countAll(what string, node *corev1.Node, published []*resourcev1.ResourceSlice, shapes []*Shape, most int64) map[string]int64 {
 	classes := s.classVersion()
 	out := make(map[string]int64, len(shapes))
@@ -296,9 +302,6 @@ func (s *Source) countAll(what string, node *corev1.Node, published []*resourcev
 
 // counted returns a number that is remembered.
 func (s *Source) counted(key countKey) (n int64, known bool) {
-	if key.what == "" {
-		return 0, false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, known := s.counts[key]
@@ -307,9 +310,6 @@ func (s *Source) counted(key countKey) (n int64, known bool) {
 
 // remember keeps a number; exact: it holds as long as what it depends on does.
 func (s *Source) remember(key countKey, n int64, exact bool) {
-	if key.what == "" {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.counts) >= maxCounts {
@@ -334,13 +334,6 @@ func (s *Source) classVersion() string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, ",")
-}
-
-// sharedVersion is empty if no ResourceSlice is for many nodes.
-func (s *Source) sharedVersion() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return versions(s.slicesOf(everywhere))
 }
 
 func versions(published []*resourcev1.ResourceSlice) string {
