@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -39,7 +40,7 @@ func (s *deviceState) Get(name string) (*resourcev1.DeviceClass, error) {
 }
 
 func devicesOfNode(node string, names ...string) *resourcev1.ResourceSlice {
-	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-gpu"}, Spec: resourcev1.ResourceSliceSpec{
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-gpu", ResourceVersion: fmt.Sprint(len(names))}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: "gpu.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}}}
 	for _, name := range names {
 		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: name})
@@ -106,8 +107,10 @@ func TestDevicesThatChangeWhileTheyAreCounted(t *testing.T) {
 	if w.usable("node", shape) {
 		t.Fatal("there are none")
 	}
-	var once sync.Once
-	state.counting = func() { once.Do(func() { handler.OnUpdate(nil, devicesOfNode("node", "a")) }) }
+	state.counting = func() {
+		state.counting = func() {}
+		handler.OnUpdate(nil, devicesOfNode("node", "a"))
+	}
 	w.parts.Nodes.NodeCached(node.DeepCopy())
 	if !w.usable("node", shape) {
 		t.Error("the ledger has an older status")
