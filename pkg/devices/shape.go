@@ -65,11 +65,19 @@ func (s *Source) Of(pod *corev1.Pod, successor bool) (string, error) {
 		case claim.Status.Allocation != nil && !(successor && made):
 			continue // the DynamicResources plugin knows where the devices are
 		}
+		if len(claim.Spec.Devices.Requests) == 0 {
+			continue // it can be allocated on any node, whatever that has published
+		}
 		spec := claim.Spec
 		spec.Devices.Config = nil
 		shape.Specs, shape.names = append(shape.Specs, spec), append(shape.names, ref.Name)
 	}
 	if len(shape.Specs) == 0 {
+		s.mu.Lock()
+		if s.byPod.get(pod.UID) == nil { // else it has stood for others of its class, and still may
+			s.byPod.put(pod.UID, shape)
+		}
+		s.mu.Unlock()
 		return "", nil
 	}
 	return s.know(pod.UID, shape)

@@ -41,7 +41,8 @@ type viewer struct {
 // View is a Scene with what writing its plan to the ledger needs besides.
 type View struct {
 	Scene
-	live bool // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
+	live bool                        // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
+	pod  func(types.UID) *corev1.Pod // a pending one; nil for others
 	// Existing are the nodes of the snapshot, for the ledger.
 	Existing map[string]Existing
 	// chunks are those of CapacityBuffers. Pods may take their capacity, so it is free.
@@ -71,7 +72,7 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 	if err := vi.world.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
-	v := &View{live: vi.live(), Existing: map[string]Existing{}, chunks: buffers.Chunks{}}
+	v := &View{live: vi.live(), pod: vi.pending.Get, Existing: map[string]Existing{}, chunks: buffers.Chunks{}}
 	v.DaemonSets = vi.daemons()
 	v.Namespaces = vi.pending.Classes.Namespaces
 	v.Pools = vi.devices.On(vi.storage.On(vi.claims.Pools(vi.types)))
@@ -253,7 +254,13 @@ func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 				out.VolumesFree[d] = free - k
 			}
 		}
-		v.Promised = append(v.Promised, capacity.Step{Pod: s.Class.Pod, Class: s.Class.Key, Node: out.Name})
+		step := capacity.Step{Pod: s.Class.Pod, Class: s.Class.Key, Node: out.Name}
+		if v.pod != nil && len(step.Pod.Spec.ResourceClaims) > 0 {
+			if pod := v.pod(cmp.Or(s.UID, s.Likely)); pod != nil {
+				step.Pod, step.Own = pod, true
+			}
+		}
+		v.Promised = append(v.Promised, step)
 	}
 	return &out
 }

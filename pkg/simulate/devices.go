@@ -83,13 +83,17 @@ func (d *supposedDevices) uses(pod *corev1.Pod) bool {
 }
 
 // standIn returns the step with a pod whose claims exist: its own pod, as long as its claims are those of this step. A pod that only stands for others of its
-// class, or for the one that will be created in its place, gets claims made for it.
-func (d *supposedDevices) standIn(step capacity.Step, ours bool) capacity.Step {
+// class, or for the one that will be created in its place, gets claims made for it. ours is false for a reservation of a pod that isn't known: its claims
+// may have other names than those of the pod that stands for its class. known is false if nothing is known of what the pod needs.
+func (d *supposedDevices) standIn(step capacity.Step, ours bool) (out capacity.Step, known bool) {
 	pod := step.Pod
 	if ours && !d.placed[pod.UID] && complete(pod) {
-		return step
+		return step, true
 	}
 	specs := d.source.Claims(pod.UID)
+	if specs == nil {
+		return step, false
+	}
 	d.made++
 	made := *pod
 	made.UID = types.UID(fmt.Sprintf("%s-trial-%d", pod.UID, d.made))
@@ -98,7 +102,7 @@ func (d *supposedDevices) standIn(step capacity.Step, ours bool) capacity.Step {
 	for i := range made.Spec.ResourceClaims {
 		ref := &made.Spec.ResourceClaims[i]
 		spec, known := specs[ref.Name]
-		if ref.ResourceClaimName != nil && (!known || d.claims[pod.Namespace+"/"+*ref.ResourceClaimName] == nil) {
+		if ref.ResourceClaimName != nil && (!known || ours && d.claims[pod.Namespace+"/"+*ref.ResourceClaimName] == nil) {
 			continue // its own claim, which pods may share
 		}
 		if !known {
@@ -117,7 +121,7 @@ func (d *supposedDevices) standIn(step capacity.Step, ours bool) capacity.Step {
 		made.Status.ResourceClaimStatuses = append(made.Status.ResourceClaimStatuses, corev1.PodResourceClaimStatus{Name: ref.Name, ResourceClaimName: &name})
 	}
 	step.Pod = &made
-	return step
+	return step, true
 }
 
 // complete reports whether all claims of the pod that come from templates have been created.
@@ -152,7 +156,11 @@ func (t *trial) promiseDevices(ctx context.Context, p capacity.Step, node *frame
 	if !d.uses(p.Pod) || by.devices == nil {
 		return
 	}
-	p = d.standIn(p, false)
+	p, known := d.standIn(p, p.Own)
+	if !known {
+		klog.FromContext(ctx).V(3).Info("What a pod that has its place already needs of devices is not known", "pod", klog.KObj(p.Pod), "node", p.Node)
+		return
+	}
 	state := framework.NewCycleState()
 	_, s := by.devices.PreFilter(ctx, state, p.Pod, t.overlay.list)
 	if s.IsSuccess() {
@@ -163,7 +171,9 @@ func (t *trial) promiseDevices(ctx context.Context, p capacity.Step, node *frame
 	}
 	if !s.IsSuccess() && !s.IsSkip() {
 		klog.FromContext(ctx).V(3).Info("There are no devices for a pod that has its place already", "pod", klog.KObj(p.Pod), "node", p.Node, "reason", s.Message())
+		return
 	}
+	d.placed[p.Pod.UID] = true
 }
 
 // ResourceSlices implements fwk.SharedDRAManager.
@@ -175,7 +185,9 @@ func (d *supposedDevices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlic
 	if err != nil || len(d.slices) == 0 {
 		return out, err
 	}
-	begun := func(s *resourcev1.ResourceSlice) bool { return s.Spec.NodeName != nil && d.supposed[driverOn{s.Spec.Driver, *s.Spec.NodeName}] }
+	begun := func(s *resourcev1.ResourceSlice) bool {
+		return s.Spec.NodeName != nil && d.supposed[driverOn{s.Spec.Driver, *s.Spec.NodeName}]
+	}
 	if slices.ContainsFunc(out, begun) {
 		out = slices.DeleteFunc(slices.Clone(out), begun)
 	}

@@ -120,6 +120,14 @@ func TestDevices(t *testing.T) {
 	next := *successor[0].Pod
 	next.Status = corev1.PodStatus{}
 	successor[0].Pod = &next
+	own := func(steps []capacity.Step) []capacity.Step {
+		for i := range steps {
+			steps[i].Own = true
+		}
+		return steps
+	}
+	stranger := gpuPod("stranger")
+	stranger.Status = corev1.PodStatus{}
 	const none = "DynamicResources: cannot allocate all claims"
 	for _, tc := range []struct {
 		name  string
@@ -142,6 +150,12 @@ func TestDevices(t *testing.T) {
 			[]string{"2 DynamicResources: resourceclaim not available on the node"}},
 		{"earlier plans for pods of a class whose claims have names", capacity.Trial{Nodes: []capacity.TrialNode{planned("a")}, Promised: named(2, "a"), Steps: steps("a", 0)},
 			[]string{"0 " + none}},
+		{"an earlier plan for another pod of the class, whose claim has another name", capacity.Trial{Nodes: []capacity.TrialNode{planned("a"), planned("b")}, Promised: named(1, "a"),
+			Steps: []capacity.Step{step(sharing("s1", "shared"), "b")}}, nil},
+		{"an earlier plan for a pod that is known, which shares its claim", capacity.Trial{Nodes: []capacity.TrialNode{planned("a"), planned("b")}, Promised: own(named(1, "a")),
+			Steps: []capacity.Step{step(sharing("s2", "shared"), "b"), step(sharing("s3", "shared"), "a")}}, []string{"0 DynamicResources: resourceclaim not available on the node"}},
+		{"pods of which nothing is known", capacity.Trial{Nodes: []capacity.TrialNode{planned("a")}, Steps: []capacity.Step{step(stranger, "a")}},
+			[]string{"0 : what the pod's resourceclaims ask for isn't known"}},
 		{"pods without claims", capacity.Trial{Nodes: []capacity.TrialNode{planned("a")}, Steps: append(steps("a", 0), step(pod("web", "web").Obj(), "a"))}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
