@@ -30,7 +30,9 @@ func (d *dovetail) knowDevices(profiles []profile, sched *scheduler.Scheduler) e
 		return errors.New("ProvisionArgs: dynamicResources: needs the feature gate DynamicResourceAllocation")
 	}
 	state := draState{running.SharedDRAManager()}
-	d.classes.SetDevices(devices.New(state, devices.NewAllocator(dynamicresources.AllocatorFeatures(gates), gates.EnableDRAListTypeAttributes, state), d.clock))
+	of := devices.New(state, devices.NewAllocator(dynamicresources.AllocatorFeatures(gates), gates.EnableDRAListTypeAttributes, state), d.clock)
+	of.SetPatience(profiles[0].binder.GateDeadline.Duration)
+	d.classes.SetDevices(of)
 	return nil
 }
 

@@ -37,6 +37,8 @@ type Step struct {
 	// Class lets the verifier do the costly part of filtering once per class.
 	Class ClassKey
 	Node  string
+	// Own: Pod is the one that has the reservation, so its ResourceClaims are those that will be used. Only in Trial.Promised.
+	Own bool
 }
 
 // Rejection is a step that the filters refuse. Later steps are verified as if it did not exist.

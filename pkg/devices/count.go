@@ -20,11 +20,12 @@ type Allocator struct {
 	features structured.Features
 	classes  structured.DeviceClassLister
 	cel      *cel.Cache
+	time     time.Duration // that a count may take
 }
 
 // NewAllocator returns an Allocator. features are those of the scheduler's plugin.
 func NewAllocator(features structured.Features, listType bool, classes structured.DeviceClassLister) *Allocator {
-	return &Allocator{features: features, classes: classes,
+	return &Allocator{features: features, classes: classes, time: countTime,
 		cel: cel.NewCache(100, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity, EnableListTypeAttributes: listType})}
 }
 
@@ -40,38 +41,40 @@ func Nothing() *structured.AllocatedState {
 		AggregatedCapacity: structured.NewConsumedCapacityCollection()}
 }
 
-// count returns how many pods of the shape get their devices on the node, up to most. The state is changed.
-func (a *Allocator) count(node *corev1.Node, published []*resourcev1.ResourceSlice, taken *structured.AllocatedState, shape *Shape, most int64) int64 {
+// count returns how many pods of the shape get their devices on the node, up to most. The state is changed. exact is false if the time was over, or
+// something went wrong: there may be devices for more pods than could be counted, so the number must not be remembered.
+func (a *Allocator) count(node *corev1.Node, published []*resourcev1.ResourceSlice, taken *structured.AllocatedState, shape *Shape, most int64) (n int64, exact bool) {
 	if len(published) == 0 {
-		return 0
+		return 0, true
 	}
-	ctx, cancel := context.WithTimeout(klog.NewContext(context.Background(), klog.Background()), countTime)
+	ctx, cancel := context.WithTimeout(klog.NewContext(context.Background(), klog.Background()), a.time)
 	defer cancel()
 	claims := make([]*resourcev1.ResourceClaim, 0, len(shape.Specs))
 	for i := range shape.Specs {
 		claims = append(claims, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: shape.Key, UID: types.UID(shape.Key + shape.names[i])}, Spec: shape.Specs[i]})
 	}
-	for n := int64(0); n < most; n++ {
+	for ; n < most; n++ {
 		allocator, err := structured.NewAllocator(ctx, a.features, *taken, a.classes, published, a.cel)
 		if err != nil {
-			return n
+			return n, false
 		}
 		results, err := allocator.Allocate(ctx, node, claims)
-		if err != nil && !errors.Is(err, structured.ErrFailedAllocationOnNode) {
+		failed := err != nil && !errors.Is(err, structured.ErrFailedAllocationOnNode)
+		if failed {
 			klog.FromContext(ctx).V(4).Info("The devices of a pod could not be counted", "devices", shape.Key, "node", node.Name, "err", err)
 		}
 		if err != nil || len(results) != len(claims) {
-			return n
+			return n, !failed && ctx.Err() == nil
 		}
 		before := len(taken.AllocatedDevices) + len(taken.AllocatedSharedDeviceIDs)
 		for i := range results {
 			Take(taken, &results[i])
 		}
 		if len(taken.AllocatedDevices)+len(taken.AllocatedSharedDeviceIDs) == before {
-			return most // the pod takes nothing from others, as with admin access
+			return most, true // the pod takes nothing from others, as with admin access
 		}
 	}
-	return most
+	return most, true
 }
 
 // Take adds the devices of an allocation to those that are allocated.

@@ -1,6 +1,8 @@
 package devices
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,13 +15,23 @@ import (
 type Free struct {
 	source  *Source
 	shapes  []*Shape
-	shared  []*resourcev1.ResourceSlice
-	taken   *structured.AllocatedState
-	byPool  map[pool][]string // allocated devices
+	shared  []*sharedSlice
+	taken   map[pool]*taken // nil: that is not known
 	classes string
 }
 
+// taken are the allocated devices of a pool.
+type taken struct {
+	devices  []structured.DeviceID
+	shared   []structured.SharedDeviceID
+	capacity []structured.DeviceID // of which a part is consumed
+	from     *structured.AllocatedState
+	key      string // says all of it
+}
+
 type pool struct{ driver, name string }
+
+func poolOf(s *resourcev1.ResourceSlice) pool { return pool{s.Spec.Driver, s.Spec.Pool.Name} }
 
 // Free returns what is free now; nil: no pod asks for devices.
 func (s *Source) Free() *Free {
@@ -30,21 +42,56 @@ func (s *Source) Free() *Free {
 	if len(shapes) == 0 {
 		return nil
 	}
-	taken, err := s.state.Allocated()
-	if err != nil {
-		taken = nil // it is being changed: as if no devices were free
+	f := &Free{source: s, shapes: shapes, classes: s.classVersion()}
+	if state, err := s.state.Allocated(); err == nil {
+		f.taken = byPool(state) // else it is being changed: as if no devices were free
 	}
-	f := &Free{source: s, shapes: shapes, taken: taken, byPool: map[pool][]string{}, classes: s.classVersion()}
 	s.mu.Lock()
-	f.shared = s.slicesOf(everywhere)
+	f.shared = s.seen.shared
 	s.mu.Unlock()
-	if taken != nil {
-		for id := range taken.AllocatedDevices {
-			p := pool{id.Driver.String(), id.Pool.String()}
-			f.byPool[p] = append(f.byPool[p], id.Device.String())
-		}
-	}
 	return f
+}
+
+// byPool divides what is allocated.
+func byPool(state *structured.AllocatedState) map[pool]*taken {
+	out := map[pool]*taken{}
+	of := func(id structured.DeviceID) *taken {
+		p := pool{id.Driver.String(), id.Pool.String()}
+		if out[p] == nil {
+			out[p] = &taken{from: state}
+		}
+		return out[p]
+	}
+	for id := range state.AllocatedDevices {
+		t := of(id)
+		t.devices = append(t.devices, id)
+	}
+	for id := range state.AllocatedSharedDeviceIDs {
+		t := of(structured.DeviceID{Driver: id.Driver, Pool: id.Pool, Device: id.Device})
+		t.shared = append(t.shared, id)
+	}
+	for id := range state.AggregatedCapacity {
+		t := of(id)
+		t.capacity = append(t.capacity, id)
+	}
+	for _, t := range out {
+		var parts []string
+		for _, id := range t.devices {
+			parts = append(parts, id.Device.String())
+		}
+		for _, id := range t.shared {
+			parts = append(parts, id.String())
+		}
+		for _, id := range t.capacity {
+			of := state.AggregatedCapacity[id]
+			for _, name := range slices.Sorted(maps.Keys(of)) {
+				parts = append(parts, fmt.Sprintf("%s %s=%s", id, name, of[name]))
+			}
+		}
+		slices.Sort(parts)
+		t.key = strings.Join(parts, ",")
+	}
+	return out
 }
 
 // On returns for each shape how many more of its pods get their devices on an existing node.
@@ -53,61 +100,64 @@ func (f *Free) On(node *corev1.Node) map[string]int64 {
 		return nil
 	}
 	f.source.mu.Lock()
-	own := f.source.slicesOf(node.Name)
+	published := f.source.slicesOf(node.Name)
 	f.source.mu.Unlock()
+	own := versions(published)
+	shared, sharedKey := sharedOn(f.shared, node)
+	published = append(published, shared...)
 	out := make(map[string]int64, len(f.shapes))
-	published := append(own, f.shared...)
-	what := f.version(own)
+	what := "free/" + own + "/" + sharedKey + f.key(published)
 	for _, shape := range f.shapes {
 		if len(published) == 0 || f.taken == nil {
 			out[shape.Key] = 0
 			continue
 		}
 		key := countKey{what, shape.Key, f.classes}
-		f.source.mu.Lock()
-		n, counted := f.source.counts[key]
-		f.source.mu.Unlock()
-		if !counted || what == "" {
-			n = f.source.allocator.count(node, published, f.copy(own), shape, maxCount)
-			f.source.remember(key, n)
+		n, known := f.source.counted(key)
+		if !known {
+			var exact bool
+			n, exact = f.source.allocator.count(node, published, f.state(published), shape, maxCount)
+			f.source.remember(key, n, exact)
 		}
 		out[shape.Key] = n
 	}
 	return out
 }
 
-// version names the free devices of a node in the cache; empty: they can't be named.
-func (f *Free) version(own []*resourcev1.ResourceSlice) string {
-	if len(f.shared) > 0 || f.taken == nil || len(f.taken.AllocatedSharedDeviceIDs) > 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("free/")
-	b.WriteString(versions(own))
+// of returns what is allocated of the pools of these slices.
+func (f *Free) of(published []*resourcev1.ResourceSlice) []*taken {
+	out := make([]*taken, 0, len(published))
 	seen := map[pool]bool{}
-	for _, s := range own {
-		p := pool{s.Spec.Driver, s.Spec.Pool.Name}
-		if seen[p] {
-			continue
+	for _, s := range published {
+		if p := poolOf(s); !seen[p] {
+			seen[p] = true
+			if t := f.taken[p]; t != nil {
+				out = append(out, t)
+			} else {
+				out = append(out, &taken{})
+			}
 		}
-		seen[p] = true
-		devices := slices.Clone(f.byPool[p])
-		slices.Sort(devices)
-		b.WriteString("/" + strings.Join(devices, ","))
+	}
+	return out
+}
+
+// key says what is allocated of the pools of these slices.
+func (f *Free) key(published []*resourcev1.ResourceSlice) string {
+	var b strings.Builder
+	for _, t := range f.of(published) {
+		b.WriteString("/" + t.key)
 	}
 	return b.String()
 }
 
-// copy returns the allocated devices that matter for a node's own, for a count to add to.
-func (f *Free) copy(own []*resourcev1.ResourceSlice) *structured.AllocatedState {
-	if len(f.shared) > 0 || len(f.taken.AllocatedSharedDeviceIDs) > 0 {
-		return &structured.AllocatedState{AllocatedDevices: f.taken.AllocatedDevices.Clone(), AllocatedSharedDeviceIDs: f.taken.AllocatedSharedDeviceIDs.Clone(),
-			AggregatedCapacity: f.taken.AggregatedCapacity.Clone()}
-	}
+// state returns what is allocated of the pools of these slices, for a count to add to.
+func (f *Free) state(published []*resourcev1.ResourceSlice) *structured.AllocatedState {
 	out := Nothing()
-	for _, s := range own {
-		for _, device := range f.byPool[pool{s.Spec.Driver, s.Spec.Pool.Name}] {
-			out.AllocatedDevices.Insert(structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, device))
+	for _, t := range f.of(published) {
+		out.AllocatedDevices.Insert(t.devices...)
+		out.AllocatedSharedDeviceIDs.Insert(t.shared...)
+		for _, id := range t.capacity {
+			out.AggregatedCapacity[id] = t.from.AggregatedCapacity[id].Clone()
 		}
 	}
 	return out

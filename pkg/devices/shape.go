@@ -20,7 +20,8 @@ import (
 type Shape struct {
 	// Key is the key of capacity.DevicesOf.
 	Key string
-	// Specs are those of the claims, in the order of the pod's claims.
+	// Specs are those of the claims, in the order of the pod's claims, without the configuration for the driver: it decides nothing about which devices
+	// are allocated, and may be another one for each pod.
 	Specs []resourcev1.ResourceClaimSpec
 	// names are the names of the claims in the pod.
 	names []string
@@ -31,8 +32,15 @@ type Shape struct {
 // maxShapes limits how many shapes are known. Plans count each of them on each kind of node.
 const maxShapes = 200
 
-// shapeLife is how long a shape is known after its last use: longer than a pod waits for its node.
+// shapeLife is how long a shape is known after its last use. Where there are too many, those make way that have not been used for two gates'
+// deadlines (SetPatience): the scheduler asks again for a pod whose gate has ended.
 const shapeLife = 24 * time.Hour
+
+// usualPatience is the default of gateDeadline.
+const usualPatience = 25 * time.Minute
+
+// SetPatience sets how long a pod waits for its node (gateDeadline). Call it before anything runs.
+func (s *Source) SetPatience(gate time.Duration) { s.patience = gate }
 
 // Of returns the key for the devices that the pod's claims still need; empty: none. An error says why the pod can't run for now. With
 // successor, the answer is for the pod that will be created in the place of this one, with new claims where templates make them.
@@ -57,9 +65,19 @@ func (s *Source) Of(pod *corev1.Pod, successor bool) (string, error) {
 		case claim.Status.Allocation != nil && !(successor && made):
 			continue // the DynamicResources plugin knows where the devices are
 		}
-		shape.Specs, shape.names = append(shape.Specs, claim.Spec), append(shape.names, ref.Name)
+		if len(claim.Spec.Devices.Requests) == 0 {
+			continue // it can be allocated on any node, whatever that has published
+		}
+		spec := claim.Spec
+		spec.Devices.Config = nil
+		shape.Specs, shape.names = append(shape.Specs, spec), append(shape.names, ref.Name)
 	}
 	if len(shape.Specs) == 0 {
+		s.mu.Lock()
+		if s.byPod.get(pod.UID) == nil { // else it has stood for others of its class, and still may
+			s.byPod.put(pod.UID, shape)
+		}
+		s.mu.Unlock()
 		return "", nil
 	}
 	return s.know(pod.UID, shape)
@@ -93,17 +111,17 @@ func (s *Source) know(pod types.UID, shape *Shape) (string, error) {
 	s.mu.Lock()
 	_, known := s.shapes[shape.Key]
 	if !known && len(s.shapes) >= maxShapes {
-		s.forgetShapes()
+		s.makeRoom()
 	}
 	if !known && len(s.shapes) >= maxShapes {
 		s.mu.Unlock()
 		return "", fmt.Errorf("more than %d different kinds of resourceclaims wait for nodes", maxShapes)
 	}
-	s.shapes[shape.Key] = shape
-	if len(s.byPod) >= maxPods {
-		clear(s.byPod)
+	if !known {
+		s.version++
 	}
-	s.byPod[pod] = shape
+	s.shapes[shape.Key] = shape
+	s.byPod.put(pod, shape)
 	s.mu.Unlock()
 	if !known && s.onShape != nil {
 		s.onShape()
@@ -111,8 +129,41 @@ func (s *Source) know(pod types.UID, shape *Shape) (string, error) {
 	return shape.Key, nil
 }
 
-// maxPods bounds how many pods are remembered with their shape.
+// shapesByPod remembers the shapes of pods: at least those of the maxPods pods that were asked about last, and at most twice as many.
+type shapesByPod struct{ recent, older map[types.UID]*Shape }
+
 const maxPods = 100_000
+
+func (b *shapesByPod) put(pod types.UID, shape *Shape) {
+	if b.recent == nil || len(b.recent) >= maxPods {
+		b.recent, b.older = map[types.UID]*Shape{}, b.recent
+	}
+	b.recent[pod] = shape
+}
+
+func (b *shapesByPod) get(pod types.UID) *Shape {
+	if shape, ok := b.recent[pod]; ok {
+		return shape
+	}
+	shape := b.older[pod]
+	if shape != nil {
+		b.put(pod, shape)
+	}
+	return shape
+}
+
+// makeRoom drops the shape that has been unused for longest, unless pods may still wait for their nodes with it. The caller holds mu.
+func (s *Source) makeRoom() {
+	var oldest *Shape
+	for _, shape := range s.shapes {
+		if oldest == nil || shape.used.Before(oldest.used) {
+			oldest = shape
+		}
+	}
+	if oldest != nil && s.clock.Now().Sub(oldest.used) > 2*s.patience {
+		delete(s.shapes, oldest.Key)
+	}
+}
 
 // forgetShapes drops shapes that have not been used for long. The caller holds mu.
 func (s *Source) forgetShapes() {
@@ -145,7 +196,7 @@ func deviceClasses(specs []resourcev1.ResourceClaimSpec) []string {
 func (s *Source) Claims(pod types.UID) map[string]resourcev1.ResourceClaimSpec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shape := s.byPod[pod]
+	shape := s.byPod.get(pod)
 	if shape == nil {
 		return nil
 	}

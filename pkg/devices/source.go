@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/utils/clock"
 
@@ -34,14 +33,18 @@ type Source struct {
 	clock     clock.PassiveClock
 	// onShape is called when pods ask for devices as none have before. Set before anything runs.
 	onShape func()
+	// patience is how long a pod waits for its node.
+	patience time.Duration
 
 	mu        sync.Mutex
 	classes   nodeClasses
 	seen      seen
 	shapes    map[string]*Shape
-	byPod     map[types.UID]*Shape
+	byPod     shapesByPod
 	templates map[string]*Template // by hash
-	counts    map[countKey]int64
+	counts    map[countKey]counted
+	tended    time.Time
+	version   uint64
 }
 
 // nodeClasses are what node classes declare, by name.
@@ -50,31 +53,18 @@ type nodeClasses struct {
 	problems map[string]error
 }
 
-// seen is what nodes have published.
-type seen struct {
-	published map[string]map[string]*resourcev1.ResourceSlice // by node and name
-	nodes     map[string]nodeKind
-	learned   map[kind]map[string]observation // by driver
-}
-
-// kind is what nodes with the same devices have in common.
-type kind struct{ class, instanceType, image string }
-
-// nodeKind is the kind of a node, and when its claim was created.
-type nodeKind struct {
-	kind
-	since time.Time
-}
-
-// observation is what a node has shown of its kind, for one driver.
-type observation struct {
-	node  string
-	since time.Time
-	*Template
-}
-
 // countKey is all that a count depends on.
 type countKey struct{ what, shape, classes string }
+
+// counted is how many pods have been counted.
+type counted struct {
+	n int64
+	// until is when the number is forgotten because the count was cut off or has failed; zero: never.
+	until time.Time
+}
+
+// recountAfter is how long after a count that was cut off or has failed the next one is made. It may fail for the same reason, and plans wait for it.
+const recountAfter = 5 * time.Minute
 
 // maxCounts and maxTemplates limit what is kept.
 const (
@@ -87,9 +77,9 @@ const everywhere = ""
 
 // New returns a Source that knows no devices yet.
 func New(state State, allocator *Allocator, clock clock.PassiveClock) *Source {
-	return &Source{state: state, allocator: allocator, clock: clock, classes: nodeClasses{map[string][]Declared{}, map[string]error{}},
-		seen:   seen{map[string]map[string]*resourcev1.ResourceSlice{}, map[string]nodeKind{}, map[kind]map[string]observation{}},
-		shapes: map[string]*Shape{}, byPod: map[types.UID]*Shape{}, templates: map[string]*Template{}, counts: map[countKey]int64{}}
+	return &Source{state: state, allocator: allocator, clock: clock, patience: usualPatience, classes: nodeClasses{map[string][]Declared{}, map[string]error{}},
+		seen:   seen{map[string]map[string]*resourcev1.ResourceSlice{}, map[string]nodeKind{}, map[kind]map[string]*observation{}, nil},
+		shapes: map[string]*Shape{}, templates: map[string]*Template{}, counts: map[countKey]counted{}}
 }
 
 // OnShape sets a func that is called when pods ask for devices as none have before. Call it before anything runs.
@@ -113,6 +103,9 @@ func (s *Source) SetNodeClass(name string, annotations map[string]string, gone b
 		s.classes.problems[name] = err
 	} else if len(all) > 0 {
 		s.classes.declared[name] = all
+	}
+	if gone {
+		s.seen.forgetClass(name)
 	}
 	return changed, err
 }
@@ -153,6 +146,11 @@ func (s *Source) SliceChanged(slice *resourcev1.ResourceSlice, gone bool) (node 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.version++
+	if node == everywhere {
+		s.seen.setShared(slice, gone)
+		return node, false
+	}
 	if gone {
 		delete(s.seen.published[node], slice.Name)
 		if len(s.seen.published[node]) == 0 {
@@ -167,30 +165,18 @@ func (s *Source) SliceChanged(slice *resourcev1.ResourceSlice, gone bool) (node 
 	return node, s.learn(node)
 }
 
-// learn takes what a node shows for what its kind has, driver by driver, unless a younger node has shown something: what changes on an older
-// node may be a device that has failed. A driver that shows nothing teaches nothing. The caller holds mu.
-func (s *Source) learn(node string) (news bool) {
-	n, ours := s.seen.nodes[node]
-	if !ours {
-		return false
-	}
-	byDriver := map[string][]*resourcev1.ResourceSlice{}
-	for _, slice := range s.slicesOf(node) {
-		byDriver[slice.Spec.Driver] = append(byDriver[slice.Spec.Driver], slice)
-	}
-	for driver, published := range byDriver {
-		last, known := s.seen.learned[n.kind][driver]
-		shown, complete := shown(published)
-		if !complete || shown == nil || known && last.node != node && n.since.Before(last.since) {
-			continue
-		}
-		if s.seen.learned[n.kind] == nil {
-			s.seen.learned[n.kind] = map[string]observation{}
-		}
-		s.seen.learned[n.kind][driver] = observation{node, n.since, shown}
-		news = news || !known || last.hash != shown.hash
-	}
-	return news
+// ClassesChanged hears that DeviceClasses have changed.
+func (s *Source) ClassesChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+}
+
+// Version changes before what Published returns does.
+func (s *Source) Version() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
 }
 
 // slicesOf returns what is published for a node, sorted by name. The caller holds mu.
@@ -220,33 +206,6 @@ func (s *Source) Template(class, instanceType, image string) string {
 	return t.hash
 }
 
-// shownBy returns what nodes of the kind have shown. For a driver of which they have shown nothing, it is what nodes of the same class and type
-// with another image have, the youngest of them: a new image seldom changes which devices there are. The caller holds mu.
-func (s *Source) shownBy(k kind) *Template {
-	best := maps.Clone(s.seen.learned[k])
-	for other, observed := range s.seen.learned {
-		if other == k || other.class != k.class || other.instanceType != k.instanceType {
-			continue
-		}
-		for driver, l := range observed {
-			if _, own := s.seen.learned[k][driver]; own {
-				continue
-			}
-			if best == nil {
-				best = map[string]observation{}
-			}
-			if have, known := best[driver]; !known || have.since.Before(l.since) {
-				best[driver] = l
-			}
-		}
-	}
-	var all []resourcev1.ResourceSliceSpec
-	for _, driver := range slices.Sorted(maps.Keys(best)) {
-		all = append(all, best[driver].slices...)
-	}
-	return newTemplate(all)
-}
-
 // OfClaim is Template for a claim that is launched.
 func (s *Source) OfClaim(c *capacity.Claim) string {
 	if s == nil || c.InstanceType == "" {
@@ -262,13 +221,19 @@ func (s *Source) Idle() bool {
 	return len(s.shapes) == 0
 }
 
-// Supposed returns the ResourceSlices that a hypothetical node will have, except those of drivers that have published theirs.
+// Supposed returns the ResourceSlices that a hypothetical node will have, except those of drivers that have published theirs: all slices of their pools,
+// with a device that can be allocated. What a driver has published before that is to be left out where these are used.
 func (s *Source) Supposed(template, node string) []*resourcev1.ResourceSlice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	byDriver := map[string][]*resourcev1.ResourceSlice{}
+	for _, slice := range s.slicesOf(node) {
+		byDriver[slice.Spec.Driver] = append(byDriver[slice.Spec.Driver], slice)
+	}
 	has := map[string]bool{}
-	for _, slice := range s.seen.published[node] {
-		has[slice.Spec.Driver] = true
+	for driver, published := range byDriver {
+		t, complete := shown(published)
+		has[driver] = complete && t.usable() > 0
 	}
 	return slices.DeleteFunc(s.templates[template].on(node), func(slice *resourcev1.ResourceSlice) bool { return has[slice.Spec.Driver] })
 }
@@ -285,20 +250,10 @@ func (s *Source) Counts(template string, labels map[string]string) map[string]in
 	node := &corev1.Node{}
 	node.Name, node.Labels = "new", labels
 	s.mu.Lock()
-	published := append(s.templates[template].on(node.Name), s.slicesOf(everywhere)...)
+	published, all := s.templates[template].on(node.Name), s.seen.shared
 	s.mu.Unlock()
-	if len(published) == 0 {
-		none := make(map[string]int64, len(shapes))
-		for _, shape := range shapes {
-			none[shape.Key] = 0
-		}
-		return none
-	}
-	what := ""
-	if len(s.sharedVersion()) == 0 {
-		what = "template/" + template // else the labels matter, and so does who uses the devices
-	}
-	return s.countAll(what, node, published, shapes, maxCount)
+	shared, key := sharedOn(all, node)
+	return s.countAll("template/"+template+"/"+key, node, append(published, shared...), shapes, maxCount)
 }
 
 // Published returns the shapes of which a pod could use the devices that have been published for the node.
@@ -311,16 +266,13 @@ func (s *Source) Published(node *corev1.Node) []string {
 		return nil
 	}
 	s.mu.Lock()
-	published := s.slicesOf(node.Name)
-	shared := s.slicesOf(everywhere)
+	published, all := s.slicesOf(node.Name), s.seen.shared
 	s.mu.Unlock()
+	shared, sharedKey := sharedOn(all, node)
 	if len(published)+len(shared) == 0 {
 		return nil
 	}
-	what := "published/" + versions(published)
-	if len(shared) > 0 {
-		what = ""
-	}
+	what := "published/" + versions(published) + "/" + sharedKey
 	var out []string
 	for key, n := range s.countAll(what, node, append(published, shared...), shapes, 1) {
 		if n > 0 {
@@ -331,35 +283,43 @@ func (s *Source) Published(node *corev1.Node) []string {
 	return out
 }
 
-// countAll counts pods of the shapes on a node where nothing is allocated. what names the node's devices in the cache; empty: they are not
-// cached.
+// countAll counts pods of the shapes on a node where nothing is allocated. what names the node's devices in the cache.
 func (s *Source) countAll(what string, node *corev1.Node, published []*resourcev1.ResourceSlice, shapes []*Shape, most int64) map[string]int64 {
 	classes := s.classVersion()
 	out := make(map[string]int64, len(shapes))
 	for _, shape := range shapes {
 		key := countKey{what, shape.Key, classes}
-		s.mu.Lock()
-		n, counted := s.counts[key]
-		s.mu.Unlock()
-		if !counted || what == "" {
-			n = s.allocator.count(node, published, Nothing(), shape, most)
-			s.remember(key, n)
+		n, known := s.counted(key)
+		if !known {
+			var exact bool
+			n, exact = s.allocator.count(node, published, Nothing(), shape, most)
+			s.remember(key, n, exact)
 		}
 		out[shape.Key] = n
 	}
 	return out
 }
 
-func (s *Source) remember(key countKey, n int64) {
-	if key.what == "" {
-		return
-	}
+// counted returns a number that is remembered.
+func (s *Source) counted(key countKey) (n int64, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, known := s.counts[key]
+	return c.n, known && (c.until.IsZero() || s.clock.Now().Before(c.until))
+}
+
+// remember keeps a number; exact: it holds as long as what it depends on does.
+func (s *Source) remember(key countKey, n int64, exact bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.counts) >= maxCounts {
 		clear(s.counts)
 	}
-	s.counts[key] = n
+	c := counted{n: n}
+	if !exact {
+		c.until = s.clock.Now().Add(recountAfter)
+	}
+	s.counts[key] = c
 }
 
 // classVersion changes when any DeviceClass does.
@@ -374,13 +334,6 @@ func (s *Source) classVersion() string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, ",")
-}
-
-// sharedVersion is empty if no ResourceSlice is for many nodes.
-func (s *Source) sharedVersion() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return versions(s.slicesOf(everywhere))
 }
 
 func versions(published []*resourcev1.ResourceSlice) string {

@@ -35,6 +35,22 @@ func newTemplate(specs []resourcev1.ResourceSliceSpec) *Template {
 	return &Template{hash: hex.EncodeToString(sum[:8]), slices: specs}
 }
 
+// usable returns how many devices can be allocated: those without a taint that keeps pods off.
+func (t *Template) usable() int {
+	n := 0
+	if t == nil {
+		return n
+	}
+	for i := range t.slices {
+		for j := range t.slices[i].Devices {
+			if !slices.ContainsFunc(t.slices[i].Devices[j].Taints, func(t resourcev1.DeviceTaint) bool { return t.Effect != resourcev1.DeviceTaintEffectNone }) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // on returns the slices of a hypothetical node.
 func (t *Template) on(node string) []*resourcev1.ResourceSlice {
 	if t == nil {

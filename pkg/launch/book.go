@@ -182,7 +182,7 @@ func template(n *capacity.PlannedNode) *capacity.Node {
 	// The ledger reserves the capacity for DaemonSet pods while the node is in flight, so Free is all that the node has.
 	out := &capacity.Node{
 		Labels: n.Labels, Taints: n.Pool.Taints, InFlight: true,
-		Allocatable: n.Allocatable, Free: n.Allocatable.Clone(), VolumesFree: n.VolumeLimits, Kind: capacity.NodeKind{Devices: provisioning.DevicesOf(n)},
+		Allocatable: n.Allocatable, Free: n.Allocatable.Clone(), VolumesFree: n.VolumeLimits, Kind: capacity.NodeKind{Devices: provisioning.CertainDevices(n)},
 	}
 	out.Kind.Boot = bootsAs(n.Pool.Name, n.Pool.NodeClass, out)
 	return out

@@ -1,6 +1,9 @@
 package launch
 
 import (
+	"maps"
+	"slices"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -41,13 +44,26 @@ func (tr *NodeTracker) DevicesAsked() { tr.devicesOn("") }
 
 // devicesOn updates the ledger's status of a node whose devices have changed; empty: of all nodes.
 func (tr *NodeTracker) devicesOn(node string) {
-	tr.states.mu.Lock()
-	defer tr.states.mu.Unlock()
-	if node != "" {
-		tr.lookAgain(node)
-		return
+	names := []string{node}
+	if node == "" {
+		tr.states.mu.Lock()
+		names = slices.Collect(maps.Keys(tr.states.objects))
+		tr.states.mu.Unlock()
 	}
-	for name := range tr.states.objects {
-		tr.lookAgain(name)
+	for _, name := range names {
+		tr.states.mu.Lock()
+		o := tr.states.objects[name]
+		tr.states.mu.Unlock()
+		for o != nil {
+			usable := tr.states.lockKnowing(o)
+			current := tr.states.objects[name]
+			if current == o {
+				tr.states.usable[name] = usable
+				tr.lookAgain(name)
+				current = nil
+			}
+			tr.states.mu.Unlock()
+			o = current // nil: it is done, or the node is gone
+		}
 	}
 }

@@ -149,7 +149,7 @@ func New(cfg Config, p Parts) *Controllers {
 	c.purchases = &purchases{claims: c.claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, namer: c.namer,
 		clock: p.Clock, types: p.Cloud.InstanceTypes, relief: demand.Relief, maxInFlight: cfg.MaxInFlight}
 	c.Nodes = &NodeTracker{claims: c.claims, reservations: p.Reservations, spending: p.Spending, triggers: c.Triggers, states: nodeStates{
-		drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, objects: map[string]*corev1.Node{},
+		drivers: map[string]drivers{}, seen: map[string]ledger.NodeStatus{}, objects: map[string]*corev1.Node{}, usable: map[string][]string{},
 		storage: p.Pending.Classes.Storage(), devices: p.Pending.Classes.Devices(), taints: p.Taints, expected: p.Claims.ExpectedTaints, nodeClass: p.NodeClass}}
 	c.ends(p)
 	c.launches(cfg, p)

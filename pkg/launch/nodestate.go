@@ -50,7 +50,9 @@ type nodeStates struct {
 	objects map[string]*corev1.Node      // the same nodes
 	storage *storage.Capacities
 	devices *devices.Source // nil: the setting is off
-	taints  func(*corev1.Node) []corev1.Taint
+	// usable are the shapes of which a pod could use the devices that have been published for a node, by Node name; see lockKnowing.
+	usable map[string][]string
+	taints func(*corev1.Node) []corev1.Taint
 	// expected returns the taints that nodes of a pool get although the pool doesn't declare them.
 	expected  func(pool string) []corev1.Taint
 	nodeClass capacity.NodeClassLabel
@@ -87,16 +89,43 @@ func (d drivers) and(storage map[string]int64) drivers {
 }
 
 func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
+	var usable []string
+	if s.nodeClass.Managed(n) {
+		usable = s.devices.Published(n)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.statusLocked(n)
+	return s.statusLocked(n, usable)
 }
 
-func (s *nodeStates) statusLocked(n *corev1.Node) ledger.NodeStatus {
+// lockTries is how often the devices of a node are counted without the lock while they change.
+const lockTries = 3
+
+// lockKnowing takes mu, and returns the shapes of which a pod could use the devices that have been published for the node. Counting them may take
+// seconds, in which no other node's events must wait, so it is done before. What is returned is as new as what SliceChanged was told last.
+func (s *nodeStates) lockKnowing(n *corev1.Node) (usable []string) {
+	if s.devices == nil || !s.nodeClass.Managed(n) {
+		s.mu.Lock()
+		return nil
+	}
+	for range lockTries {
+		version := s.devices.Version()
+		usable = s.devices.Published(n)
+		s.mu.Lock()
+		if s.devices.Version() == version {
+			return usable
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	return s.devices.Published(n) // most counts are in the cache by now
+}
+
+func (s *nodeStates) statusLocked(n *corev1.Node, usable []string) ledger.NodeStatus {
 	csi := s.drivers[n.Name].and(s.storage.On(n.Labels))
 	managed := s.nodeClass.Managed(n)
 	if managed {
-		csi.names = slices.Concat(csi.names, s.devices.Published(n))
+		csi.names = slices.Concat(csi.names, usable)
 	}
 	var expected []corev1.Taint
 	if pool := n.Labels[labelPool]; managed && pool != "" && n.Labels[labelInitialized] != "true" {
@@ -132,14 +161,14 @@ func (s *nodeStates) ofMachine(providerID string) (names []string) {
 
 // NodeCached is called when the scheduler's cache has added or updated a Node. It runs in the informer's handler and returns at once.
 func (tr *NodeTracker) NodeCached(n *corev1.Node) {
-	tr.states.mu.Lock()
+	usable := tr.states.lockKnowing(n)
 	defer tr.states.mu.Unlock()
-	st := tr.states.statusLocked(n)
+	st := tr.states.statusLocked(n, usable)
 	if st.Managed && moreStorage(tr.states.seen[n.Name], st) {
 		defer tr.triggers.Changed() // storage was published before the node had the label that it is published for
 	}
 	if st.Managed {
-		tr.states.seen[n.Name], tr.states.objects[n.Name] = st, n
+		tr.states.seen[n.Name], tr.states.objects[n.Name], tr.states.usable[n.Name] = st, n, usable
 	}
 	if st.Managed && st.Ready {
 		tr.spending.NodeReady(n.Name)
@@ -183,6 +212,7 @@ func (tr *NodeTracker) NodeUncached(n *corev1.Node) {
 	defer tr.states.mu.Unlock()
 	delete(tr.states.seen, n.Name)
 	delete(tr.states.objects, n.Name)
+	delete(tr.states.usable, n.Name)
 	tr.spending.NodeLeft()
 	if tr.reservations.Watches(n.Name) {
 		tr.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Uncached(n.Name, n.Spec.ProviderID, now) })
@@ -236,14 +266,14 @@ func (tr *NodeTracker) csiNode(c *storagev1.CSINode, gone bool) {
 	tr.lookAgain(c.Name)
 }
 
-// lookAgain updates the ledger's status of a node whose drivers or storage have changed, and reports whether it has more storage. The
-// caller holds nodeOf.mu.
+// lookAgain updates the ledger's status of a node whose drivers, storage or devices have changed, and reports whether it has more storage. The
+// caller holds states.mu.
 func (tr *NodeTracker) lookAgain(name string) (more bool) {
 	st, seen := tr.states.seen[name]
 	if !seen {
 		return false
 	}
-	now := tr.states.statusLocked(tr.states.objects[name])
+	now := tr.states.statusLocked(tr.states.objects[name], tr.states.usable[name])
 	if slices.Equal(st.Drivers, now.Drivers) && maps.Equal(st.VolumeLimits, now.VolumeLimits) {
 		return false
 	}

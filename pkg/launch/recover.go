@@ -238,19 +238,22 @@ func (r *restorer) restore(c *capacity.Claim, w *capacity.LaunchBatch, daemons [
 	return out
 }
 
-// devices returns the key of the devices that a claim's node will have; before its launch, those of the offering that was requested first.
+// devices returns the key of the devices that a claim's node will have; before its launch, those that all requested offerings have.
 func (r *restorer) devices(c *capacity.Claim, w *capacity.LaunchBatch) string {
 	of := r.pending.Classes.Devices()
 	if of == nil || c.InstanceType != "" || w == nil || len(w.Offers) == 0 {
 		return of.OfClaim(c)
 	}
 	types, _ := r.cloud.InstanceTypes(c.NodeClass)
+	byType := map[string]string{}
 	for _, t := range types {
-		if t.Name == w.Offers[0].InstanceType {
-			return of.Template(c.NodeClass, t.Name, t.Image)
-		}
+		byType[t.Name] = of.Template(c.NodeClass, t.Name, t.Image)
 	}
-	return ""
+	key := byType[w.Offers[0].InstanceType]
+	if slices.ContainsFunc(w.Offers, func(o capacity.OfferKey) bool { return byType[o.InstanceType] != key }) {
+		return ""
+	}
+	return key
 }
 
 // smallest returns the allocatable resources of the smallest type that the batch may have launched or, if the catalog doesn't know it, the

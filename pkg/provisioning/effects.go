@@ -48,6 +48,9 @@ func (ef *Effects) Serve(ctx context.Context) {
 			ef.later()
 			ef.relieve()
 			ef.pending.Reconcile()
+			if ef.pending.Classes.Devices().Tend() {
+				ef.triggers.Changed()
+			}
 			ef.verdicts.Tend(ctx)
 			if ef.passes.waiting() || ef.triggers.chunks.Load() { // demand came first
 				ef.triggers.Replan()

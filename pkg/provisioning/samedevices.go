@@ -14,6 +14,15 @@ func DevicesOf(n *capacity.PlannedNode) string {
 	return n.Offers[0].Type.Devices
 }
 
+// CertainDevices is DevicesOf if the node has them whichever of its offerings is launched; else empty.
+func CertainDevices(n *capacity.PlannedNode) string {
+	key := DevicesOf(n)
+	if slices.ContainsFunc(n.Offers, func(o capacity.NodeOffer) bool { return o.Type.Devices != key }) {
+		return ""
+	}
+	return key
+}
+
 // sameDevices leaves only offerings with the same devices to nodes with pods that use devices: the filters are asked about one set of devices
 // for a node, and it has to be right whatever is launched.
 func sameDevices(plan *capacity.Plan) {

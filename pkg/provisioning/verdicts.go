@@ -39,12 +39,16 @@ func (ve *Verdicts) Tend(ctx context.Context) {
 	}
 }
 
-// rejected tells the guard which pods the filters have refused on nodes launched for them.
+// rejected tells the guard which pods the filters have refused on nodes launched for them, and which could not use them.
 func (ve *Verdicts) rejected() {
 	if ve.spending == nil {
 		return
 	}
 	for _, r := range ve.reservations.TakeRejected() {
+		if r.Waited {
+			ve.spending.WaitedInVain(r.Claim, ve.pending.Get(r.Pod.UID), r.Reason)
+			continue
+		}
 		ve.spending.RejectedByFilters(r.Claim, ve.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true, r.Beside)
 	}
 }

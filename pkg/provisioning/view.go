@@ -41,7 +41,8 @@ type viewer struct {
 // View is a Scene with what writing its plan to the ledger needs besides.
 type View struct {
 	Scene
-	live bool // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
+	live bool                        // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
+	pod  func(types.UID) *corev1.Pod // a pending one; nil for others
 	// Existing are the nodes of the snapshot, for the ledger.
 	Existing map[string]Existing
 	// chunks are those of CapacityBuffers. Pods may take their capacity, so it is free.
@@ -63,6 +64,7 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 		f := &flights[i]
 		f.Slots = slices.DeleteFunc(f.Slots, func(s ledger.Promise) bool { return moves[s.Leaving] })
 		f.Fenced = f.Fenced && (f.Closed || !moves[f.Name])
+		f.Template = vi.launched(f)
 	}
 	slices.SortFunc(flights, func(a, b ledger.InFlight) int {
 		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Name, b.Name))
@@ -70,7 +72,7 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 	if err := vi.world.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("taking a snapshot of the scheduler's cache: %w", err)
 	}
-	v := &View{live: vi.live(), Existing: map[string]Existing{}, chunks: buffers.Chunks{}}
+	v := &View{live: vi.live(), pod: vi.pending.Get, Existing: map[string]Existing{}, chunks: buffers.Chunks{}}
 	v.DaemonSets = vi.daemons()
 	v.Namespaces = vi.pending.Classes.Namespaces
 	v.Pools = vi.devices.On(vi.storage.On(vi.claims.Pools(vi.types)))
@@ -116,6 +118,21 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: objectOf(&n), Devices: n.Kind.Devices})
 	}
 	return v, nil
+}
+
+// launched returns what a node in flight was planned as, with the devices of the instance type that has been launched once that is known: a plan may
+// leave the choice between types with different devices, or without any, to EC2.
+func (vi *viewer) launched(f *ledger.InFlight) *capacity.Node {
+	if f.Template == nil {
+		return nil
+	}
+	key, known := vi.devices.OfClaim(vi.claims.Current(f.Claim))
+	if !known || key == f.Template.Kind.Devices {
+		return f.Template
+	}
+	out := *f.Template
+	out.Kind.Devices = key
+	return &out
 }
 
 // withoutStartupTaints returns the Node of a claim in flight as it will be. Startup taints, and taints that are treated like them, keep
@@ -237,7 +254,13 @@ func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatu
 				out.VolumesFree[d] = free - k
 			}
 		}
-		v.Promised = append(v.Promised, capacity.Step{Pod: s.Class.Pod, Class: s.Class.Key, Node: out.Name})
+		step := capacity.Step{Pod: s.Class.Pod, Class: s.Class.Key, Node: out.Name}
+		if v.pod != nil && len(step.Pod.Spec.ResourceClaims) > 0 {
+			if pod := v.pod(cmp.Or(s.UID, s.Likely)); pod != nil {
+				step.Pod, step.Own = pod, true
+			}
+		}
+		v.Promised = append(v.Promised, step)
 	}
 	return &out
 }

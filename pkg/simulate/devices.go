@@ -35,6 +35,8 @@ type supposedDevices struct {
 	fwk.SharedDRAManager
 	source *devices.Source
 	slices []*resourcev1.ResourceSlice
+	// supposed are the drivers, by node, whose real slices are left out: they are only a beginning.
+	supposed map[driverOn]bool
 	// claims are those that the trial has allocated or made, by namespace and name; allocated are the former, in order.
 	claims    map[string]*resourcev1.ResourceClaim
 	allocated []*resourcev1.ResourceClaim
@@ -49,23 +51,29 @@ var (
 	_ fwk.ResourceSliceLister  = &supposedDevices{}
 )
 
+// driverOn is a driver on a node.
+type driverOn struct{ driver, node string }
+
 // begin starts a trial with hypothetical nodes, and end forgets it.
 func (d *supposedDevices) begin(nodes []capacity.TrialNode) {
 	if d == nil {
 		return
 	}
 	d.end()
-	d.claims, d.placed = map[string]*resourcev1.ResourceClaim{}, map[types.UID]bool{}
+	d.claims, d.placed, d.supposed = map[string]*resourcev1.ResourceClaim{}, map[types.UID]bool{}, map[driverOn]bool{}
 	for _, n := range nodes {
 		if n.Devices != "" {
 			d.slices = append(d.slices, d.source.Supposed(n.Devices, n.Node.Name)...)
 		}
 	}
+	for _, s := range d.slices {
+		d.supposed[driverOn{s.Spec.Driver, *s.Spec.NodeName}] = true
+	}
 }
 
 func (d *supposedDevices) end() {
 	if d != nil {
-		d.slices, d.claims, d.allocated, d.placed, d.made = nil, nil, nil, nil, 0
+		d.slices, d.supposed, d.claims, d.allocated, d.placed, d.made = nil, nil, nil, nil, nil, 0
 	}
 }
 
@@ -75,13 +83,17 @@ func (d *supposedDevices) uses(pod *corev1.Pod) bool {
 }
 
 // standIn returns the step with a pod whose claims exist: its own pod, as long as its claims are those of this step. A pod that only stands for others of its
-// class, or for the one that will be created in its place, gets claims made for it.
-func (d *supposedDevices) standIn(step capacity.Step, ours bool) capacity.Step {
+// class, or for the one that will be created in its place, gets claims made for it. ours is false for a reservation of a pod that isn't known: its claims
+// may have other names than those of the pod that stands for its class. known is false if nothing is known of what the pod needs.
+func (d *supposedDevices) standIn(step capacity.Step, ours bool) (out capacity.Step, known bool) {
 	pod := step.Pod
 	if ours && !d.placed[pod.UID] && complete(pod) {
-		return step
+		return step, true
 	}
 	specs := d.source.Claims(pod.UID)
+	if specs == nil {
+		return step, false
+	}
 	d.made++
 	made := *pod
 	made.UID = types.UID(fmt.Sprintf("%s-trial-%d", pod.UID, d.made))
@@ -90,7 +102,7 @@ func (d *supposedDevices) standIn(step capacity.Step, ours bool) capacity.Step {
 	for i := range made.Spec.ResourceClaims {
 		ref := &made.Spec.ResourceClaims[i]
 		spec, known := specs[ref.Name]
-		if ref.ResourceClaimName != nil && (!known || d.claims[pod.Namespace+"/"+*ref.ResourceClaimName] == nil) {
+		if ref.ResourceClaimName != nil && (!known || ours && d.claims[pod.Namespace+"/"+*ref.ResourceClaimName] == nil) {
 			continue // its own claim, which pods may share
 		}
 		if !known {
@@ -109,7 +121,7 @@ func (d *supposedDevices) standIn(step capacity.Step, ours bool) capacity.Step {
 		made.Status.ResourceClaimStatuses = append(made.Status.ResourceClaimStatuses, corev1.PodResourceClaimStatus{Name: ref.Name, ResourceClaimName: &name})
 	}
 	step.Pod = &made
-	return step
+	return step, true
 }
 
 // complete reports whether all claims of the pod that come from templates have been created.
@@ -144,7 +156,11 @@ func (t *trial) promiseDevices(ctx context.Context, p capacity.Step, node *frame
 	if !d.uses(p.Pod) || by.devices == nil {
 		return
 	}
-	p = d.standIn(p, false)
+	p, known := d.standIn(p, p.Own)
+	if !known {
+		klog.FromContext(ctx).V(3).Info("What a pod that has its place already needs of devices is not known", "pod", klog.KObj(p.Pod), "node", p.Node)
+		return
+	}
 	state := framework.NewCycleState()
 	_, s := by.devices.PreFilter(ctx, state, p.Pod, t.overlay.list)
 	if s.IsSuccess() {
@@ -155,7 +171,9 @@ func (t *trial) promiseDevices(ctx context.Context, p capacity.Step, node *frame
 	}
 	if !s.IsSuccess() && !s.IsSkip() {
 		klog.FromContext(ctx).V(3).Info("There are no devices for a pod that has its place already", "pod", klog.KObj(p.Pod), "node", p.Node, "reason", s.Message())
+		return
 	}
+	d.placed[p.Pod.UID] = true
 }
 
 // ResourceSlices implements fwk.SharedDRAManager.
@@ -166,6 +184,12 @@ func (d *supposedDevices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlic
 	out, err := d.SharedDRAManager.ResourceSlices().ListWithDeviceTaintRules()
 	if err != nil || len(d.slices) == 0 {
 		return out, err
+	}
+	begun := func(s *resourcev1.ResourceSlice) bool {
+		return s.Spec.NodeName != nil && d.supposed[driverOn{s.Spec.Driver, *s.Spec.NodeName}]
+	}
+	if slices.ContainsFunc(out, begun) {
+		out = slices.DeleteFunc(slices.Clone(out), begun)
 	}
 	return slices.Concat(out, d.slices), nil
 }

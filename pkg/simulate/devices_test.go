@@ -120,6 +120,14 @@ func TestDevices(t *testing.T) {
 	next := *successor[0].Pod
 	next.Status = corev1.PodStatus{}
 	successor[0].Pod = &next
+	own := func(steps []capacity.Step) []capacity.Step {
+		for i := range steps {
+			steps[i].Own = true
+		}
+		return steps
+	}
+	stranger := gpuPod("stranger")
+	stranger.Status = corev1.PodStatus{}
 	const none = "DynamicResources: cannot allocate all claims"
 	for _, tc := range []struct {
 		name  string
@@ -142,6 +150,12 @@ func TestDevices(t *testing.T) {
 			[]string{"2 DynamicResources: resourceclaim not available on the node"}},
 		{"earlier plans for pods of a class whose claims have names", capacity.Trial{Nodes: []capacity.TrialNode{planned("a")}, Promised: named(2, "a"), Steps: steps("a", 0)},
 			[]string{"0 " + none}},
+		{"an earlier plan for another pod of the class, whose claim has another name", capacity.Trial{Nodes: []capacity.TrialNode{planned("a"), planned("b")}, Promised: named(1, "a"),
+			Steps: []capacity.Step{step(sharing("s1", "shared"), "b")}}, nil},
+		{"an earlier plan for a pod that is known, which shares its claim", capacity.Trial{Nodes: []capacity.TrialNode{planned("a"), planned("b")}, Promised: own(named(1, "a")),
+			Steps: []capacity.Step{step(sharing("s2", "shared"), "b"), step(sharing("s3", "shared"), "a")}}, []string{"0 DynamicResources: resourceclaim not available on the node"}},
+		{"pods of which nothing is known", capacity.Trial{Nodes: []capacity.TrialNode{planned("a")}, Steps: []capacity.Step{step(stranger, "a")}},
+			[]string{"0 : what the pod's resourceclaims ask for isn't known"}},
 		{"pods without claims", capacity.Trial{Nodes: []capacity.TrialNode{planned("a")}, Steps: append(steps("a", 0), step(pod("web", "web").Obj(), "a"))}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -152,6 +166,46 @@ func TestDevices(t *testing.T) {
 			}
 			if s, err := c.sched.Profiles["default-scheduler"].SharedDRAManager().ResourceClaims().GatherAllocatedState(); err != nil || len(s.AllocatedDevices) > 0 {
 				t.Errorf("the real scheduler's devices are allocated: %v, %v", s.AllocatedDevices, err)
+			}
+		})
+	}
+}
+
+// TestDevicesThatAreBeingPublished: a driver has published a part of its pool, or no devices yet. Until it is done the node has those that are expected,
+// not fewer and not more.
+func TestDevicesThatAreBeingPublished(t *testing.T) {
+	slice := func(of int64, names ...string) *resourcev1.ResourceSlice {
+		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "real-gpu"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "gpu.example.com", NodeName: ptr.To("real"), Pool: resourcev1.ResourcePool{Name: "real", ResourceSliceCount: of, Generation: 1}}}
+		for _, name := range names {
+			s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: name})
+		}
+		return s
+	}
+	const none = "DynamicResources: cannot allocate all claims"
+	for name, tc := range map[string]struct {
+		slice *resourcev1.ResourceSlice
+		want  []string
+	}{
+		"no devices yet":    {slice(1), []string{"2 " + none}},
+		"a part":            {slice(2, "a"), []string{"2 " + none}},
+		"all, which is one": {slice(1, "a"), []string{"1 " + none, "2 " + none}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var of *devices.Source
+			objects := []runtime.Object{gpuClass(), tc.slice, node("real", "z1").Obj()}
+			for i := range 3 {
+				objects = append(objects, gpuClaim(fmt.Sprintf("of-p%d", i), fmt.Sprintf("p%d", i)))
+			}
+			c := newCluster(t, objects, withDevices(t, &of))
+			of.SliceChanged(tc.slice, false)
+			var steps []capacity.Step
+			for i := range 3 {
+				steps = append(steps, step(gpuPod(fmt.Sprintf("p%d", i)), "real"))
+			}
+			booting := capacity.TrialNode{Node: node("real", "z1").Obj(), Devices: of.Template("gpus", "g5.xlarge", "")}
+			if diff := cmp.Diff(tc.want, c.verify(capacity.Trial{Nodes: []capacity.TrialNode{booting}, Steps: steps})); diff != "" {
+				t.Errorf("rejections (-want +got):\n%s", diff)
 			}
 		})
 	}

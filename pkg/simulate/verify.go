@@ -109,7 +109,10 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 		return &verdict{reason: fmt.Sprintf("node %q doesn't exist", step.Node)}, nil
 	}
 	if t.world.devices.uses(step.Pod) {
-		step = t.world.devices.standIn(step, true)
+		var known bool
+		if step, known = t.world.devices.standIn(step, true); !known {
+			return &verdict{reason: "what the pod's resourceclaims ask for isn't known"}, nil
+		}
 	}
 	c, err := t.class(ctx, step)
 	if err != nil {

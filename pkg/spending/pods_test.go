@@ -71,6 +71,28 @@ func TestRefusedBesideOtherPods(t *testing.T) {
 	}
 }
 
+// A driver never publishes what a pod needs, and each node that is bought for it serves a pod of another workload: nothing is thrown off, and no node
+// is given back empty.
+func TestWaitedInVainBesideOtherPods(t *testing.T) {
+	p := newPurse(t, Config{})
+	a := p.pod("a", "")
+	p.buys("m", a)
+	q := p.pod("q", "node-m", phase(corev1.PodRunning))
+	q.OwnerReferences[0].Name = "other"
+	p.podChanged(q, false)
+	p.passes(25 * time.Minute)
+	if !p.Served("m") {
+		t.Fatal("the other pod doesn't count")
+	}
+	p.WaitedInVain("m", a, "no devices have been published")
+	if p.state.breakers.HoldsPods("pool", web, p.clock.Now()) == nil {
+		t.Error("the next node would be bought at once")
+	}
+	if p.state.breakers.HoldsPods("pool", p.WorkloadOf(q), p.clock.Now()) != nil {
+		t.Error("the other workload has to wait, too")
+	}
+}
+
 // Whether the machine still matters to the guard or not, a pod that a kubelet of ours does not admit is counted and told, once.
 func TestRejectedPodsAreCounted(t *testing.T) {
 	p := newPurse(t, Config{})

@@ -45,6 +45,8 @@ type Fault struct {
 	// Overtaken: the plan was right when it was made, but the cluster had changed by the time the machine came. That counts as chance,
 	// and tells nothing about a breaker that the machine is a probe of.
 	Overtaken bool
+	// Waited: its pods have waited for what they need there until they gave up. That counts although the machine has served others.
+	Waited bool
 }
 
 // Deleted returns the fault of a machine that was deleted before it served. People delete nodes, so one round is forgiven; a second one

@@ -117,6 +117,8 @@ func (d *dialogue) do(command string, args []string) {
 	case "thrown": // MACHINE|- WORKLOAD DESIRED CAUSE: off a machine of pool a
 		desired, _ := strconv.Atoi(arg(2))
 		d.g.Throw(arg(0), "a", workload(arg(1)), desired, Fault{Cause: words(3), Message: words(3)}, d.now)
+	case "waited": // MACHINE WORKLOAD CAUSE
+		d.g.Fail(arg(0), Fault{Cause: words(2), Message: words(2), Workloads: workloads(split(arg(1))), Waited: true}, d.now)
 	case "ended":
 		for _, name := range split(arg(0)) {
 			d.g.End(name, d.now)

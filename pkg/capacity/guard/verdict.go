@@ -124,7 +124,7 @@ func (g *Guard) Decided(name string) bool {
 
 // Fail records that the machine ended, or that its pods were thrown off it, before it served. Pods may be thrown off one by one: each
 // call counts for workloads that the machine has not failed for yet. A machine that has served doesn't fail any more, but it is a failed
-// probe for the breakers of workloads whose pods were thrown off it (f.Workloads).
+// probe for the breakers of workloads whose pods were thrown off it (f.Workloads), and it opens breakers for pods that could never use it (f.Waited).
 func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	m := g.machines[name]
 	if m == nil || m.broken || f.Machine && (m.failed || m.served) || m.served && len(f.Workloads) == 0 {
@@ -155,7 +155,7 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 			g.failProbe(b, name, &f, life, now)
 		}
 	}
-	if m.served {
+	if m.served && !f.Waited {
 		return
 	}
 	for _, k := range keys {

@@ -297,10 +297,17 @@ func (l *Ledger) gatesEnd(now time.Time) {
 		}
 		// Planning again would buy a node each time. This node may still register, and other capacity may become free.
 		why := fmt.Sprintf("its node has not become usable within %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
+		n := p.awaits()
 		freed := l.freed
 		l.release(p)
 		l.freed = freed // releasing a slot that never became usable frees nothing for others
 		l.refuse(p, why, now)
+		if n != nil && n.cached && n.status.Initialized {
+			// The node works, also for other pods, but not for this one, since a driver hasn't published what it needs. Whenever other capacity
+			// became free, the next node would be bought for it, with the same end.
+			p.retry, p.broken = now.Add(l.patience.Gate), true
+			l.waitedInVain(n, p, why)
+		}
 		l.out.Words = append(l.out.Words, Word{p.ref, why})
 	}
 }
@@ -333,20 +340,35 @@ func (l *Ledger) Explain(uid types.UID) string {
 	if !ok {
 		return ""
 	}
-	if p.state == Planned {
-		if i := slices.Index(p.class.waiting, p); i >= 0 {
-			n := 0
-			for _, s := range p.class.slots {
-				if !s.ready && s.pod == nil && s.owner == "" {
-					if n == i {
-						return waitReason(s)
-					}
-					n++
-				}
-			}
-		}
+	if s := p.awaited(); s != nil {
+		return waitReason(s)
 	}
 	return p.why
+}
+
+// awaited returns the slot that a Planned pod waits for, or nil.
+func (p *pod) awaited() *slot {
+	if p.state != Planned {
+		return nil
+	}
+	i := slices.Index(p.class.waiting, p)
+	for _, s := range p.class.slots {
+		if !s.ready && s.pod == nil && s.owner == "" {
+			if i == 0 {
+				return s
+			}
+			i--
+		}
+	}
+	return nil
+}
+
+// awaits returns the node of that slot, or nil.
+func (p *pod) awaits() *node {
+	if s := p.awaited(); s != nil {
+		return s.node
+	}
+	return nil
 }
 
 // String is for tests and debugging: one line per node and pod.

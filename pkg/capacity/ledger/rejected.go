@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Rejected is a pod that the scheduler's filters refused on the node that was launched for it.
+// Rejected is a pod that the scheduler's filters refused on the node that was launched for it, or that could not use it.
 type Rejected struct {
 	Claim, Node    string
 	Pod            capacity.PodRef
@@ -16,6 +16,8 @@ type Rejected struct {
 	// Beside: the node has other pods, so that these may stand in the pod's way: it was launched for some of them, or they were bound there
 	// without a plan, as pods of a higher priority may be. Informers need not show them yet.
 	Beside bool
+	// Waited: the pod has waited there until its gate ended, for what a driver had to publish.
+	Waited bool
 }
 
 // HasRejected reports whether TakeRejected would return any.
@@ -28,10 +30,18 @@ func (l *Ledger) TakeRejected() []Rejected {
 	return out
 }
 
+// mostRejected limits how many are remembered: without a guard nothing takes them.
+const mostRejected = 10_000
+
 func (l *Ledger) reject(p *pod, reason string) {
-	const most = 10_000 // without a guard nothing takes them
-	if s := p.slot; s != nil && s.node.claim != "" && len(l.rejected) < most {
+	if s := p.slot; s != nil && s.node.claim != "" && len(l.rejected) < mostRejected {
 		l.rejected = append(l.rejected, Rejected{Claim: s.node.claim, Node: s.node.name, Pod: p.ref, Reason: reason, Beside: s.node.others || s.node.served || l.keptFor(s.node)})
+	}
+}
+
+func (l *Ledger) waitedInVain(n *node, p *pod, reason string) {
+	if n.claim != "" && len(l.rejected) < mostRejected {
+		l.rejected = append(l.rejected, Rejected{Claim: n.claim, Node: n.name, Pod: p.ref, Reason: reason, Waited: true})
 	}
 }
 

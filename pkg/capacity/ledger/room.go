@@ -253,11 +253,31 @@ type Promise struct {
 	UID     types.UID
 	Owner   types.UID
 	Leaving string
+	// Likely is the pod that will probably get a slot without one: pods of a class take its slots in the order of their plans.
+	Likely types.UID
+}
+
+// likely returns the waiting pods by the slots that they will probably get, where it matters which pod it is: pods of a class may have different
+// ResourceClaims.
+func (l *Ledger) likely() map[*slot]*pod {
+	out := map[*slot]*pod{}
+	for _, c := range l.classes {
+		if c.Pod == nil || len(c.Pod.Spec.ResourceClaims) == 0 {
+			continue
+		}
+		left := c.waiting
+		for _, s := range c.slots {
+			if len(left) > 0 && !s.ready && s.pod == nil && s.owner == "" {
+				out[s], left = left[0], left[1:]
+			}
+		}
+	}
+	return out
 }
 
 // InFlight returns every node of the ledger, in no particular order.
 func (l *Ledger) InFlight() []InFlight {
-	out := make([]InFlight, 0, len(l.nodes))
+	out, likely := make([]InFlight, 0, len(l.nodes)), l.likely()
 	for _, n := range l.nodes {
 		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Closed: n.closed, Late: n.late,
 			Initialized: n.status.Initialized, Managed: n.status.Managed, Daemons: maps.Clone(n.daemons), Chunks: n.chunkList()}
@@ -265,6 +285,8 @@ func (l *Ledger) InFlight() []InFlight {
 			pr := Promise{Class: s.class.Class, Owner: s.owner}
 			if s.pod != nil {
 				pr.UID = s.pod.ref.UID
+			} else if p := likely[s]; p != nil {
+				pr.Likely = p.ref.UID
 			}
 			if s.early {
 				pr.Leaving = s.leaving

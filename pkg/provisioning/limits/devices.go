@@ -62,6 +62,15 @@ func (d *Devices) Of(n *capacity.Node) map[string]int64 {
 	return d.of.Counts(n.Kind.Devices, n.Labels)
 }
 
+// OfClaim returns the key of the devices that a claim's node will have; empty: its instance type isn't known yet, or no devices of it are. ok is
+// false in the former case, and where the setting is off.
+func (d *Devices) OfClaim(c *capacity.Claim) (key string, ok bool) {
+	if d == nil || d.of == nil || c == nil || c.InstanceType == "" {
+		return "", false
+	}
+	return d.of.OfClaim(c), true
+}
+
 func (t typesWithDevices) are(from []*capacity.InstanceType, known map[string]devicesOfType) bool {
 	return len(from) == len(t.from) && (len(from) == 0 || &from[0] == &t.from[0]) &&
 		maps.EqualFunc(known, t.known, func(a, b devicesOfType) bool { return a.key == b.key && maps.Equal(a.counts, b.counts) })
