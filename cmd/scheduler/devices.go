@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +31,7 @@ func (d *dovetail) knowDevices(profiles []profile, sched *scheduler.Scheduler) e
 	if !gates.EnableDynamicResourceAllocation || running.SharedDRAManager() == nil {
 		return errors.New("ProvisionArgs: dynamicResources: needs the feature gate DynamicResourceAllocation")
 	}
-	state := draState{running.SharedDRAManager()}
+	state := draState{running.SharedDRAManager(), &lastAllocated{}}
 	of := devices.New(state, devices.NewAllocator(dynamicresources.AllocatorFeatures(gates), gates.EnableDRAListTypeAttributes, state), d.clock)
 	of.SetPatience(profiles[0].binder.GateDeadline.Duration)
 	d.classes.SetDevices(of)
@@ -37,20 +39,45 @@ func (d *dovetail) knowDevices(profiles []profile, sched *scheduler.Scheduler) e
 }
 
 // draState is what the scheduler knows of claims and device classes.
-type draState struct{ manager fwk.SharedDRAManager }
+type draState struct {
+	manager fwk.SharedDRAManager
+	last    *lastAllocated
+}
+
+// lastAllocated are the allocated devices as they were read last.
+type lastAllocated struct {
+	mu    sync.Mutex
+	state *structured.AllocatedState
+}
 
 func (s draState) Claim(namespace, name string) (*resourcev1.ResourceClaim, error) {
 	return s.manager.ResourceClaims().Get(namespace, name)
 }
 
-// allocatedTries is how often the allocated devices are read while they change.
-const allocatedTries = 10
+// allocatedTries is how often the allocated devices are read while they change, and allocatedPause the pause between two tries.
+const (
+	allocatedTries = 10
+	allocatedPause = time.Millisecond
+)
 
+// Allocated returns what was allocated last if that changes all the time: the filters decide with what is allocated now, and as if no device were
+// free anywhere, nodes would be bought. The caller doesn't change the state.
 func (s draState) Allocated() (state *structured.AllocatedState, err error) {
-	for range allocatedTries {
+	for i := range allocatedTries {
+		if i > 0 {
+			time.Sleep(allocatedPause)
+		}
 		if state, err = s.manager.ResourceClaims().GatherAllocatedState(); err == nil {
+			s.last.mu.Lock()
+			defer s.last.mu.Unlock()
+			s.last.state = state
 			return state, nil
 		}
+	}
+	s.last.mu.Lock()
+	defer s.last.mu.Unlock()
+	if s.last.state != nil {
+		return s.last.state, nil
 	}
 	return nil, fmt.Errorf("reading the allocated devices: %w", err)
 }
@@ -75,12 +102,24 @@ func (p *parts) watchDevices(cc *schedulerserverconfig.CompletedConfig) error {
 	}
 	p.synced = append(p.synced, read.HasSynced)
 	if _, err = f.DeviceClasses().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { p.launch.Nodes.DevicesDeclared() },
-		UpdateFunc: func(_, _ any) { p.launch.Nodes.DevicesDeclared() },
+		AddFunc: func(any) { p.deviceClassChanged(of) },
+		UpdateFunc: func(before, now any) {
+			if before.(*resourcev1.DeviceClass).ResourceVersion != now.(*resourcev1.DeviceClass).ResourceVersion {
+				p.deviceClassChanged(of)
+			}
+		},
+		DeleteFunc: func(any) { p.deviceClassChanged(of) },
 	}); err != nil {
 		return fmt.Errorf("watching DeviceClasses: %w", err)
 	}
 	return nil
+}
+
+// deviceClassChanged hears that a DeviceClass may select other devices than before: of new nodes, and of those that are there.
+func (p *parts) deviceClassChanged(of *devices.Source) {
+	of.ClassesChanged()
+	p.launch.Nodes.DevicesDeclared()
+	go p.launch.Nodes.DevicesAsked() // counting takes its time
 }
 
 // declareDevices reads what a node class says of its devices.

@@ -35,7 +35,7 @@ func TestACountThatWasCutOffIsMadeAgain(t *testing.T) {
 	l.expect("from the cache", 2)
 }
 
-func TestPodsAreToldWhenACountIsMadeAgain(t *testing.T) {
+func TestRefusedPodsArePlannedForAgainAfterACutOffCount(t *testing.T) {
 	l := newLesson(t)
 	l.declare(two)
 	l.allocator.time = -time.Second

@@ -11,6 +11,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 )
 
@@ -85,8 +86,8 @@ func (d *Declared) validate() error {
 		return fmt.Errorf("instanceTypes: must name 1 to %d instance types or families", maxTypes)
 	}
 	for _, t := range d.InstanceTypes {
-		name := strings.TrimSuffix(t, ".*")
-		if name == "" || strings.ContainsAny(name, "*?[] \t\n/") {
+		family, size, _ := strings.Cut(t, ".") // without the dot it would match nothing
+		if family == "" || size == "" || strings.ContainsAny(family, "*?[] \t\n/") || size != "*" && strings.ContainsAny(size, "*?[] \t\n/") {
 			return fmt.Errorf("instanceTypes: %q is neither an instance type (g5.xlarge) nor a family (g5.*)", t)
 		}
 	}
@@ -144,6 +145,11 @@ func (a Attribute) validate() error {
 	for _, s := range []*string{a.String, a.Version} {
 		if s != nil && len(*s) > resourcev1.DeviceAttributeMaxValueLength {
 			return fmt.Errorf("is longer than %d bytes", resourcev1.DeviceAttributeMaxValueLength)
+		}
+	}
+	if a.Version != nil {
+		if _, err := version.ParseSemantic(*a.Version); err != nil || strings.HasPrefix(*a.Version, "v") {
+			return fmt.Errorf("version: %q is not a semantic version (1.2.3)", *a.Version)
 		}
 	}
 	return nil

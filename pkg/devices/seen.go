@@ -15,6 +15,9 @@ type seen struct {
 	learned   map[kind]map[string]*observation // by driver
 	// shared are those for many nodes, sorted by name. The list is replaced, not changed.
 	shared []*sharedSlice
+	// version is that of Source.Version; tended is when Tend has last done anything.
+	version uint64
+	tended  time.Time
 }
 
 // kind is what nodes with the same devices have in common.
@@ -171,10 +174,10 @@ func (s *Source) Tend() (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	if now.Sub(s.tended) < tendEvery {
+	if now.Sub(s.seen.tended) < tendEvery {
 		return false
 	}
-	s.tended = now
+	s.seen.tended = now
 	for k, of := range s.seen.learned {
 		declared := s.declaredCount(k)
 		for driver, o := range of {

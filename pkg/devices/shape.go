@@ -118,7 +118,7 @@ func (s *Source) know(pod types.UID, shape *Shape) (string, error) {
 		return "", fmt.Errorf("more than %d different kinds of resourceclaims wait for nodes", maxShapes)
 	}
 	if !known {
-		s.version++
+		s.seen.version++
 	}
 	s.shapes[shape.Key] = shape
 	s.byPod.put(pod, shape)

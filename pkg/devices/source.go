@@ -43,8 +43,6 @@ type Source struct {
 	byPod     shapesByPod
 	templates map[string]*Template // by hash
 	counts    map[countKey]counted
-	tended    time.Time
-	version   uint64
 }
 
 // nodeClasses are what node classes declare, by name.
@@ -78,7 +76,7 @@ const everywhere = ""
 // New returns a Source that knows no devices yet.
 func New(state State, allocator *Allocator, clock clock.PassiveClock) *Source {
 	return &Source{state: state, allocator: allocator, clock: clock, patience: usualPatience, classes: nodeClasses{map[string][]Declared{}, map[string]error{}},
-		seen:   seen{map[string]map[string]*resourcev1.ResourceSlice{}, map[string]nodeKind{}, map[kind]map[string]*observation{}, nil},
+		seen:   seen{published: map[string]map[string]*resourcev1.ResourceSlice{}, nodes: map[string]nodeKind{}, learned: map[kind]map[string]*observation{}},
 		shapes: map[string]*Shape{}, templates: map[string]*Template{}, counts: map[countKey]counted{}}
 }
 
@@ -146,7 +144,7 @@ func (s *Source) SliceChanged(slice *resourcev1.ResourceSlice, gone bool) (node 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version++
+	s.seen.version++
 	if node == everywhere {
 		s.seen.setShared(slice, gone)
 		return node, false
@@ -169,14 +167,14 @@ func (s *Source) SliceChanged(slice *resourcev1.ResourceSlice, gone bool) (node 
 func (s *Source) ClassesChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version++
+	s.seen.version++
 }
 
 // Version changes before what Published returns does.
 func (s *Source) Version() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version
+	return s.seen.version
 }
 
 // slicesOf returns what is published for a node, sorted by name. The caller holds mu.

@@ -208,6 +208,11 @@ func TestClaimsThatNeedNothing(t *testing.T) {
 	if got, err := s.Of(pod, true); got != "" || err != nil {
 		t.Errorf("the successor uses the same claim: %q, %v", got, err)
 	}
+	bare := c.pod("bare", 1)
+	c.claims["bare"].Spec.Devices.Requests = nil
+	if got := key(t, s, bare); got != "" {
+		t.Errorf("a claim without requests: %q", got)
+	}
 	pod.Spec.ResourceClaims[0].ResourceClaimName = ptr.To("none")
 	if _, err := s.Of(pod, false); err == nil {
 		t.Error("a claim that doesn't exist is no problem")

@@ -46,7 +46,9 @@ func (ve *Verdicts) rejected() {
 	}
 	for _, r := range ve.reservations.TakeRejected() {
 		if r.Waited {
-			ve.spending.WaitedInVain(r.Claim, ve.pending.Get(r.Pod.UID), r.Reason)
+			if pod := ve.pending.Get(r.Pod.UID); pod != nil {
+				ve.spending.Fail(r.Claim, spending.WaitedInVain(ve.spending.WorkloadOf(pod), r.Reason))
+			}
 			continue
 		}
 		ve.spending.RejectedByFilters(r.Claim, ve.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true, r.Beside)

@@ -126,8 +126,8 @@ func TestDevices(t *testing.T) {
 		}
 		return steps
 	}
-	stranger := gpuPod("stranger")
-	stranger.Status = corev1.PodStatus{}
+	unknown := gpuPod("unknown")
+	unknown.Status = corev1.PodStatus{}
 	const none = "DynamicResources: cannot allocate all claims"
 	for _, tc := range []struct {
 		name  string
@@ -154,7 +154,7 @@ func TestDevices(t *testing.T) {
 			Steps: []capacity.Step{step(sharing("s1", "shared"), "b")}}, nil},
 		{"an earlier plan for a pod that is known, which shares its claim", capacity.Trial{Nodes: []capacity.TrialNode{planned("a"), planned("b")}, Promised: own(named(1, "a")),
 			Steps: []capacity.Step{step(sharing("s2", "shared"), "b"), step(sharing("s3", "shared"), "a")}}, []string{"0 DynamicResources: resourceclaim not available on the node"}},
-		{"pods of which nothing is known", capacity.Trial{Nodes: []capacity.TrialNode{planned("a")}, Steps: []capacity.Step{step(stranger, "a")}},
+		{"pods of which nothing is known", capacity.Trial{Nodes: []capacity.TrialNode{planned("a")}, Steps: []capacity.Step{step(unknown, "a")}},
 			[]string{"0 : what the pod's resourceclaims ask for isn't known"}},
 		{"pods without claims", capacity.Trial{Nodes: []capacity.TrialNode{planned("a")}, Steps: append(steps("a", 0), step(pod("web", "web").Obj(), "a"))}, nil},
 	} {

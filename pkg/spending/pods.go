@@ -220,19 +220,10 @@ func (s *state) throw(b *instance, w guard.Workload, pod *corev1.Pod, f *guard.F
 // causeWaited is the cause of a fault for pods whose gates have ended on a node that is initialized.
 const causeWaited = "not usable"
 
-// WaitedInVain records that a pod has waited for a claim's node until its gate ended, because a driver has not published there what the pod needs.
-// Other pods may work there; for pods like this one the next node would be bought in vain, too.
-func (g *Guard) WaitedInVain(claim string, pod *corev1.Pod, reason string) {
-	if g == nil || pod == nil {
-		return
-	}
-	w := g.WorkloadOf(pod)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if b := g.state.instances.byClaim[claim]; b != nil && !b.over {
-		g.state.breakers.Fail(claim, guard.Fault{Cause: causeWaited, Message: reason, Workloads: []guard.Workload{w}, Waited: true}, g.clock.Now())
-		g.state.notice()
-	}
+// WaitedInVain returns the fault of an instance on whose node a pod of the workload has waited until its gate ended, because a driver has not published
+// there what the pod needs. Other pods may work there; for pods like this one the next node would be bought in vain, too.
+func WaitedInVain(w guard.Workload, reason string) guard.Fault {
+	return guard.Fault{Cause: causeWaited, Message: reason, Workloads: []guard.Workload{w}, Waited: true}
 }
 
 // RejectedByFilters records that a pod that was planned on a claim's node did not pass the scheduler's filters once the node existed. late:

@@ -84,7 +84,7 @@ func TestWaitedInVainBesideOtherPods(t *testing.T) {
 	if !p.Served("m") {
 		t.Fatal("the other pod doesn't count")
 	}
-	p.WaitedInVain("m", a, "no devices have been published")
+	p.Fail("m", WaitedInVain(p.WorkloadOf(a), "no devices have been published"))
 	if p.state.breakers.HoldsPods("pool", web, p.clock.Now()) == nil {
 		t.Error("the next node would be bought at once")
 	}
