@@ -142,7 +142,7 @@ func TestOldImagesAreForgotten(t *testing.T) {
 		t.Errorf("%v is remembered", l.seen.learned)
 	}
 	l.expect("the newest", 1)
-	l.SetNodeClass("gpus", nil, true)
+	_, _ = l.SetNodeClass("gpus", nil, true)
 	if len(l.seen.learned) != 0 {
 		t.Error("a class that is gone is remembered")
 	}
