@@ -14,6 +14,7 @@
 # make scores   lets kube-scheduler place the pods of such days by different scores, to see what they cost; WHOLE=1 in the whole program
 # make peer     lets Karpenter itself consolidate a small cluster, as a check of the emulation; SEED=1, BALANCED=1, MOST_ALLOCATED=1
 # make neighbour moves a cluster of 50 nodes to Karpenter for AWS itself and back; NEIGHBOUR_HOLD=30m
+# make compat   runs the scheduler against control planes of the older Kubernetes versions that it supports
 # make rollout  replaces all 500 nodes of ten pools on a real API server, one pool without capacity, judged from outside; POOLS, NODES
 # make scalein  empties 200 used nodes there after a scale-in, while the scheduler is killed; NODES
 # make image    builds the container image for amd64 and arm64 into bin/image, an OCI layout, and its SBOMs; make push IMAGE=REPOSITORY:TAG
@@ -42,7 +43,7 @@ say = @printf '\n== %s\n'
 # API servers go on writing after the test that failed, so that the last lines of a long log wouldn't name it.
 what-failed = { printf '\n== what failed\n'; grep -a -A 4 -E '^ *--- FAIL|^panic: |^FAIL[[:space:]]' bin/integration.log; exit 1; }
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour rollout scalein dashboards chart manifests image push notice release-check release-notes clean
+.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour compat rollout scalein dashboards chart manifests image push notice release-check release-notes clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -177,6 +178,17 @@ neighbour:
 	$(say) 'neighbour: ten minutes and the hold of $(NEIGHBOUR_HOLD), and some more to build Karpenter the first time'
 	@go build -modfile=tools/neighbour/go.mod -ldflags '-s -w' -o bin/karpenter-aws github.com/aws/karpenter-provider-aws/cmd/controller
 	@go run ./test/neighbour -hold $(NEIGHBOUR_HOLD)
+
+# Each version's control plane is built with a go.mod of its own. The tests install Dovetail, get nodes, restart it, and put it in kube-scheduler's place.
+compat:
+	@for version in 1.34 1.35; do \
+	  printf '\n== compat: building the control plane of Kubernetes %s (the first time minutes)\n' $$version; \
+	  full=$$(go list -m -modfile=tools/compat/$$version/go.mod -f '{{.Version}}' k8s.io/kubernetes); \
+	  go build -modfile=tools/compat/$$version/go.mod -o bin/controlplane-$$version \
+	    -ldflags "-s -w -X $(VERSION_PKG).gitVersion=$$full -X $(VERSION_PKG).gitMajor=1 -X $(VERSION_PKG).gitMinor=$${version#1.}" ./test/cluster/cmd/controlplane; \
+	  printf '\n== compat: Dovetail with %s\n' $$full; \
+	  go test -vet=off -count=1 -v ./test/sandbox -run 'TestInstallPage|TestSchedulerRestarts|TestReplacesTheScheduler' -args -control-plane $(CURDIR)/bin/controlplane-$$version | grep -E '^(---|ok|FAIL|PASS)'; \
+	done
 
 # Nodes of a real API server are replaced and emptied, with simulated instances and kubelets.
 rollout:

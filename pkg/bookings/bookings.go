@@ -208,7 +208,9 @@ func (b *Bookings) Keep(ctx context.Context) {
 		}
 		if err := panics.Catch(ctx, "bookings", func() error { return b.advance(ctx, r, t, &tries) }); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Capacity for a ProvisioningRequest could not be planned; it is tried again", "provisioningRequest", klog.KRef(r.Namespace, r.Name))
-			t.tried(b.Clock.Now(), err.Error())
+			if r.Until.IsZero() {
+				t.tried(b.Clock.Now(), err.Error())
+			} // else it has capacity, until a look that worked has found otherwise
 		}
 		all = all && (t.plans > 0 || t.phase != Waiting)
 		states[r.UID] = State{Phase: t.phase, Bought: t.bought, Tried: t.plans > 0, Why: t.why}

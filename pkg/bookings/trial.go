@@ -21,6 +21,7 @@ type trial struct {
 	failed int       // consecutive plans without capacity for it
 	next   time.Time // nothing is planned for it before
 	since  time.Time // when its capacity was booked
+	ready  time.Time // when all of it was there first
 	// launches is how often nodes were launched for it.
 	launches int
 	bought   bool
@@ -32,6 +33,8 @@ const (
 	hold = 2 * time.Minute
 	// launchTime is how long the nodes of a request may take until all of them are initialized. Registration has its own, shorter time limit.
 	launchTime = 30 * time.Minute
+	// tellTime is how long capacity is kept for a request whose status can't be written, so that nobody can use it.
+	tellTime = 10 * time.Minute
 	// firstPause is for how long nothing is planned for a request after there was no capacity for it; it doubles up to longPause.
 	firstPause = 5 * time.Second
 	longPause  = 5 * time.Minute
@@ -70,6 +73,13 @@ func (b *Bookings) advance(ctx context.Context, r *Request, t *trial, tries *int
 		b.fail(ctx, r, t, fmt.Sprintf("its nodes have not been initialized within %v", launchTime))
 	case booked:
 		b.Reservations.Step(func(l *ledger.Ledger, now time.Time) { l.KeepBooked(r.UID, now.Add(hold)) })
+		if t.phase == Ready && now.Sub(t.ready) > tellTime {
+			b.unbook(r.UID, true)
+			t.phase, t.why = GivenUp, fmt.Sprintf("it could not be told of its capacity within %v", tellTime)
+			return nil
+		} else if t.phase != Ready {
+			t.ready = now
+		}
 		if t.phase, t.why = Launching, fmt.Sprintf("%d of %d pods have capacity on nodes that are initialized, the others on nodes that are being launched", s.Up, s.Kept); s.Up == s.Kept {
 			t.phase, t.why = Ready, ""
 		}

@@ -67,6 +67,8 @@ type Controller struct {
 	Config
 	changed  chan struct{} // a request has changed, or capacity for one
 	resolved map[types.UID]*resolution
+	// complete: a pass has read all requests that had been told of capacity before.
+	complete bool
 }
 
 // New returns a Controller that does nothing before Run.
@@ -133,6 +135,7 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 		return step
 	}
 	now, states := c.Clock.Now(), c.Bookings.Report()
+	unread := false // a request that has been told of its capacity
 	resolved, wanted, next := map[types.UID]*resolution{}, []bookings.Request{}, idle
 	changes := map[*provisioningv1.ProvisioningRequest]*provisioningv1.ProvisioningRequest{}
 	for _, pr := range all {
@@ -147,7 +150,7 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 			}
 		}
 		if r == nil {
-			next = step
+			next, unread = step, unread || now.Before(bookedUntil(pr))
 			continue
 		}
 		if r.problem == "" {
@@ -170,6 +173,10 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 		}
 	}
 	c.resolved = resolved
+	if unread && !c.complete {
+		return step // a new leader: what is booked for it would count as known, and its nodes could end
+	}
+	c.complete = true
 	c.Bookings.Set(wanted)
 	for _, pr := range all {
 		if changed := changes[pr]; changed != nil {

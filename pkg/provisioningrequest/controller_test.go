@@ -53,6 +53,7 @@ type world struct {
 	saved  int
 	broken error // of writes
 	set    []bookings.Request
+	sets   int
 	states map[types.UID]bookings.State
 }
 
@@ -71,7 +72,7 @@ func (w *world) SaveRequestStatus(_ context.Context, base, changed *provisioning
 	return nil
 }
 
-func (w *world) Set(all []bookings.Request)           { w.set = all }
+func (w *world) Set(all []bookings.Request)           { w.set, w.sets = all, w.sets+1 }
 func (w *world) Report() map[types.UID]bookings.State { return w.states }
 
 func newWorld(pr *provisioningv1.ProvisioningRequest, objects ...runtime.Object) *world {
@@ -227,6 +228,32 @@ func TestConditions(t *testing.T) {
 				t.Errorf("booked until %v, status %+v", w.set[0].Until, w.all[0].Status)
 			}
 		})
+	}
+}
+
+// A new leader that can't read at once what a request asks for ends nothing that was booked for it, and says nothing wrong of it.
+func TestToldRequestsOfTheLastLeader(t *testing.T) {
+	told := func() *provisioningv1.ProvisioningRequest {
+		pr := request(provisioningv1.ClassBestEffortAtomic)
+		apimeta.SetStatusCondition(&pr.Status.Conditions, metav1.Condition{Type: provisioningv1.Provisioned, Status: metav1.ConditionTrue, Reason: reasonFound, LastTransitionTime: metav1.NewTime(epoch)})
+		return pr
+	}
+	w := newWorld(told(), podTemplate("worker", "1"))
+	w.kube.PrependReactor("get", "podtemplates", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no answer") })
+	if w.pass(context.Background()); w.sets > 0 || w.saved > 0 {
+		t.Errorf("without an answer: set %d times, %d writes", w.sets, w.saved)
+	}
+	w.kube.ReactionChain = w.kube.ReactionChain[1:]
+	if w.pass(context.Background()); len(w.set) != 1 {
+		t.Errorf("with an answer: %+v", w.set)
+	}
+
+	gone := newWorld(told())
+	gone.clock.Step(bookingTime / 2)
+	for _, condition := range gone.is(bookings.State{Phase: bookings.Ready}) {
+		if strings.HasPrefix(condition, provisioningv1.Failed+"=True") {
+			t.Errorf("its template was deleted after its pods were made: %s", condition)
+		}
 	}
 }
 

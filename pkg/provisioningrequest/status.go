@@ -64,7 +64,7 @@ func (r *resolution) answer(pr *provisioningv1.ProvisioningRequest, s bookings.S
 		set(kind, metav1.ConditionTrue, reason, message)
 		keep = false
 	}
-	if r.problem != "" {
+	if r.problem != "" && bookedUntil(pr).IsZero() { // its pods may run by now: what they were made from may be gone
 		end(provisioningv1.Failed, reasonBadPods, fmt.Sprintf("ProvisioningRequest %s/%s: %s", pr.Namespace, pr.Name, r.problem))
 		return out, keep
 	}

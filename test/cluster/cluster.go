@@ -24,6 +24,8 @@ type Options struct {
 	ControllerManager bool
 	// Manifests is the folder of manifests to apply: "secondary" (default), "replace" or NoManifests.
 	Manifests string
+	// ControlPlane is the path of a control plane's binary; empty: that of this module, which is built first.
+	ControlPlane string
 	// APIServerArgs and ControllerManagerArgs are appended to the flags that Start passes.
 	APIServerArgs, ControllerManagerArgs []string
 	// Deadline bounds each attempt to start. Zero means two minutes.
@@ -50,9 +52,12 @@ type Cluster struct {
 // Start starts a control plane, waits until it is ready and installs custom resources, manifests and identities. If it returns an
 // error, nothing is left running. ctx and Options.Deadline bound only the start; Stop stops the cluster.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	binary, err := Build(ctx, ControlPlane)
-	if err != nil {
-		return nil, err
+	binary := o.ControlPlane
+	if binary == "" {
+		var err error
+		if binary, err = Build(ctx, ControlPlane); err != nil {
+			return nil, err
+		}
 	}
 	if o.Deadline == 0 {
 		o.Deadline = 2 * time.Minute
