@@ -21,6 +21,11 @@ var clients = map[string]reflect.Type{
 	"ec2": reflect.TypeFor[*ec2.Client](), "eks": reflect.TypeFor[*eks.Client](), "iam": reflect.TypeFor[*iam.Client](), "sts": reflect.TypeFor[*sts.Client](),
 }
 
+// waiters are what `aws SERVICE wait` waits for. The options are those of the operation that is asked until it is so.
+var waiters = map[string]reflect.Type{
+	"eks cluster-active": reflect.TypeFor[*eks.ClusterActiveWaiter](), "eks fargate-profile-active": reflect.TypeFor[*eks.FargateProfileActiveWaiter](),
+}
+
 // others are commands of services that this program doesn't call, or that only the command line has, with the options that are used.
 var others = map[string][]string{
 	"cloudformation deploy":  {"stack-name", "template-file", "parameter-overrides", "capabilities"},
@@ -32,7 +37,7 @@ var others = map[string][]string{
 var global = []string{"region", "query", "output"}
 
 var (
-	awsCommand = regexp.MustCompile(`\baws ([a-z0-9]+) ([a-z][a-z-]+)\b((?:[^` + "`" + `|\n\\]|\\\n)*)`)
+	awsCommand = regexp.MustCompile(`\baws ([a-z0-9]+) (?:wait )?([a-z][a-z-]+)\b((?:[^` + "`" + `|\n\\]|\\\n)*)`)
 	option     = regexp.MustCompile(`(?:^|\s)--([a-z-]+)`)
 	quoted     = regexp.MustCompile(`(?s)\s'[^']*'`)
 )
@@ -68,7 +73,7 @@ func TestDocumentedAWSCommands(t *testing.T) {
 	if found < 16 {
 		t.Errorf("only %d commands were found: this test reads the pages wrongly", found)
 	}
-	for _, wrong := range [][3]string{{"ec2", "create-tagz", "tags"}, {"eks", "create-access-entry", "principal"}, {"s3", "sync", "region"}} {
+	for _, wrong := range [][3]string{{"ec2", "create-tagz", "tags"}, {"eks", "create-access-entry", "principal"}, {"s3", "sync", "region"}, {"eks", "cluster-active", "cluster"}, {"eks", "cluster-idle", "name"}} {
 		if wrongAWS(wrong[0], wrong[1], wrong[2]) == "" {
 			t.Errorf("nothing is wrong with %v", wrong)
 		}
@@ -89,6 +94,9 @@ func wrongAWS(service, operation, option string) string {
 		return ""
 	}
 	plain := func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "-", "")) }
+	if waiter, ok := waiters[service+" "+operation]; ok {
+		client, operation = waiter, "wait"
+	}
 	for i := range client.NumMethod() {
 		m := client.Method(i)
 		if strings.ToLower(m.Name) != plain(operation) {
