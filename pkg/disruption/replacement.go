@@ -81,6 +81,7 @@ func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration
 			errs = append(errs, r.cancel(ctx, m))
 		case now.Before(d.prepare):
 			soon = nearer(soon, d.prepare.Sub(now))
+			errs = append(errs, r.cancel(ctx, m)) // what it was begun for is over: a node that is unhealthy no longer, say, expires in weeks
 		default:
 			due = append(due, d)
 		}

@@ -89,6 +89,13 @@ func TestUnhealthy(t *testing.T) {
 		}}},
 		{name: "a kubelet that doesn't answer ends no pod", setup: []func(*world){silent, web}, room: "ready", after: []int{29, 30}, ends: true, closed: true, asked: "web", deadline: minutes(30)},
 		{name: "it recovers while its replacement is prepared", setup: []func(*world){kernel, web}, after: []int{10, -11, 12}},
+		{name: "it recovers, and expires in a month", setup: []func(*world){kernel, web, func(w *world) {
+			c := w.claim("a0")
+			lives("720h")(c, nil)
+			if err := w.claims.Update(w.t.Context(), c); err != nil {
+				w.t.Fatal(err)
+			}
+		}}, after: []int{10, -11, 12}},
 		{name: "an impaired instance", after: []int{1, 2}, ends: true, closed: true, deadline: minutes(7), setup: []func(*world){func(w *world) {
 			w.cfg.Health = checks{"i-a0": {Check: "EC2's status check of its system", Since: epoch}}
 			w.repairs()

@@ -232,7 +232,7 @@ func TestConditions(t *testing.T) {
 }
 
 // A new leader that can't read at once what a request asks for ends nothing that was booked for it, and says nothing wrong of it.
-func TestToldRequestsOfTheLastLeader(t *testing.T) {
+func TestRequestsThatTheLastLeaderAnswered(t *testing.T) {
 	told := func() *provisioningv1.ProvisioningRequest {
 		pr := request(provisioningv1.ClassBestEffortAtomic)
 		apimeta.SetStatusCondition(&pr.Status.Conditions, metav1.Condition{Type: provisioningv1.Provisioned, Status: metav1.ConditionTrue, Reason: reasonFound, LastTransitionTime: metav1.NewTime(epoch)})

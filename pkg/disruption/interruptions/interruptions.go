@@ -93,7 +93,7 @@ func (i *Recorder) Interrupted(ctx context.Context, all []capacity.Interruption)
 	return errs
 }
 
-// note records an interruption on its claim, unless an earlier end is recorded there. The claim is the caller's own copy.
+// note records an interruption on its claim, unless a more urgent one is recorded there. The claim is the caller's own copy.
 func (i *Recorder) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity.Interruption) error {
 	if x.Kind == capacity.SpotRebalance {
 		return i.recommend(ctx, claim)
@@ -111,7 +111,7 @@ func (i *Recorder) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity
 		i.cfg.Lost(claim)
 	}
 	at := i.drainBy(claim, x)
-	if before, _, ok := Of(claim); ok && !at.Before(before) {
+	if before, kind, ok := Of(claim); ok && !supersedes(at, x.Kind, before, kind) {
 		return nil
 	}
 	// A conflict with somebody's status would cost a spot instance 20 s.
@@ -126,6 +126,15 @@ func (i *Recorder) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity
 	klog.FromContext(ctx).Info("An instance is interrupted", "nodeClaim", claim.Name, "node", claim.Status.NodeName, "instance", x.InstanceID, "kind", x.Kind, "drainBy", at)
 	i.cfg.Changed()
 	return nil
+}
+
+// supersedes reports whether an interruption is more urgent than the one that is recorded: maintenance waits for a paused pool and for the brake, and the
+// others don't; of two of a sort the earlier one counts.
+func supersedes(at time.Time, kind capacity.InterruptionKind, before time.Time, recorded capacity.InterruptionKind) bool {
+	if waits, waited := kind == capacity.MaintenanceScheduled, recorded == capacity.MaintenanceScheduled; waits != waited {
+		return waited
+	}
+	return at.Before(before)
 }
 
 // drainBy returns until when the node may wait for replacement capacity. A node that isn't initialized has no running pods.
