@@ -1,6 +1,8 @@
 package aws
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"slices"
 	"strings"
@@ -147,6 +149,56 @@ func TestUnknownInstances(t *testing.T) {
 	}
 	if _, err := w.Describe(w.ctx, unknown[0]); !errors.Is(err, capacity.ErrInstanceNotFound) {
 		t.Errorf("describing a stranger: %v", err)
+	}
+}
+
+// An instance with termination protection fails the request for all. The others end all the same.
+func TestProtectedInstanceKeepsNoOtherAlive(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 5, offer("m5.large", "a", "on-demand"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	protected := res.Instances[2].ID
+	w.sim.Before("TerminateInstances", func(r *sim.Request) *sim.Fault {
+		for key, values := range r.Form {
+			if strings.HasPrefix(key, "InstanceId") && slices.Contains(values, protected) {
+				return &sim.Fault{Code: "OperationNotPermitted", Message: "The instance may not be terminated. Modify its 'disableApiTermination' instance attribute and try again."}
+			}
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	for _, i := range res.Instances {
+		wg.Go(func() {
+			if err := w.Terminate(w.ctx, i.ID); (err != nil) != (i.ID == protected) {
+				t.Errorf("terminating %s: %v", i.ID, err)
+			}
+		})
+	}
+	wg.Wait()
+	if live := w.sim.Live(); len(live) != 1 || live[0].ID != protected {
+		t.Errorf("%d instances live on, want %s", len(live), protected)
+	}
+}
+
+// A record that lacks what every request has is stale. It must not end the process, which would read it again.
+func TestRecordedRequestOfNothing(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write([]byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	batch := newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))
+	batch.Request = packed.Bytes()
+	if _, err := w.Launch(w.ctx, batch); !errors.Is(err, capacity.ErrRequestStale) {
+		t.Errorf("launching it: %v", err)
 	}
 }
 

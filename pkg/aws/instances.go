@@ -273,14 +273,14 @@ func (l *instances) Terminate(ctx context.Context, id string) error {
 	return nil
 }
 
-// terminateAll terminates a batch. One id that EC2 does not know fails the request for all; such a batch is halved until each unknown
-// id is alone.
+// terminateAll terminates a batch. One id that EC2 does not know, or may not terminate, fails the request for all; such a batch is halved until
+// each of these ids is alone.
 func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]batcher.Answer[struct{}] {
 	out := make(map[string]batcher.Answer[struct{}], len(ids))
 	var end func(ids []string)
 	end = func(ids []string) {
 		_, err := l.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
-		if sdk.IsNotFound(err) && len(ids) > 1 {
+		if (sdk.IsNotFound(err) || sdk.IsRefused(err)) && len(ids) > 1 {
 			end(ids[:len(ids)/2])
 			end(ids[len(ids)/2:])
 			return

@@ -49,6 +49,9 @@ func unpack(request []byte) (*ec2.CreateFleetInput, error) {
 	if err := json.Unmarshal(raw, in); err != nil {
 		return nil, fmt.Errorf("reading the recorded fleet request: %w: %w", err, capacity.ErrRequestStale)
 	}
+	if in.TargetCapacitySpecification == nil || len(in.LaunchTemplateConfigs) == 0 {
+		return nil, fmt.Errorf("the recorded fleet request has no target capacity or no launch template: %w", capacity.ErrRequestStale)
+	}
 	return in, nil
 }
 

@@ -162,7 +162,12 @@ func (r *recovery) resume(ctx context.Context, l left, all []*capacity.Claim) {
 		r.calls.wg.Go(func() { r.finisher.finish(ctx, r.requesters.of(c.LaunchBatch), c, c.Instance(), c.Labels) })
 	}
 	for token, cs := range l.pending {
-		r.calls.wg.Go(func() { r.resumption.resume(ctx, l.batches[token], cs, all) })
+		r.calls.wg.Go(func() {
+			_ = panics.Catch(ctx, "launch", func() error { // logged by Catch: it would end the next leader, too
+				r.resumption.resume(ctx, l.batches[token], cs, all)
+				return nil
+			})
+		})
 	}
 }
 

@@ -37,7 +37,7 @@ func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 		b.Since, b.Closed, b.Members, b.probes, b.replaced = now, time.Time{}, nil, nil, nil
 	}
 	for _, o := range g.Breakers() {
-		if o != b && o.Open() && k.includes(o.Key) {
+		if o != b && o.Open() && k.includes(o.Key) && !o.Key.Repair() { // launches and repairs pause for themselves
 			g.absorb(b, o)
 		}
 	}
@@ -73,7 +73,7 @@ func (g *Guard) merge(pool, cause string, now time.Time) {
 	var same []*Breaker
 	served := g.served[PoolKey(pool, "")]
 	for _, b := range g.Breakers() {
-		if b.Open() && !b.Trial && !b.Key.Machine() && !b.Key.PoolWide() && b.Key.Pool == pool && b.Cause == cause && !served.After(b.Since) {
+		if b.Open() && !b.Trial && !b.Key.Repair() && !b.Key.Machine() && !b.Key.PoolWide() && b.Key.Pool == pool && b.Cause == cause && !served.After(b.Since) {
 			same = append(same, b)
 		}
 	}

@@ -57,3 +57,26 @@ func TestRepairsThatGoOnWait(t *testing.T) {
 		t.Errorf("left: %v", g.Breakers())
 	}
 }
+
+// Breakers of launches in a pool that become one leave that of repairs alone: it doubles for itself.
+func TestPoolsBreakerLeavesRepairs(t *testing.T) {
+	g, now := New(), epoch.Add(1000*time.Hour)
+	fault := Fault{Cause: "unhealthy", Message: "its condition KernelReady is False"}
+	g.Repaired("p", "a", fault, now.Add(-100*time.Hour), now)
+	g.Repaired("p", "b", fault, now.Add(time.Minute), now.Add(time.Hour))
+	when := now.Add(time.Hour + time.Minute)
+	if g.HoldsRepair("p", when.Add(-time.Minute), when) == nil {
+		t.Fatal("repairs aren't paused")
+	}
+	for _, name := range []string{"m1", "m2", "m3"} {
+		w := Workload{Owner: name}
+		g.Buy(name, Bought{Purchase: Purchase{Round: name, Workloads: []Workload{w}}, Pool: "p", Class: "class", At: when})
+		g.Fail(name, Fault{Cause: "taint agent", Message: "taint agent", Workloads: []Workload{w}}, when)
+	}
+	if b := g.breakers[PoolKey("p", "taint agent")]; b == nil || !b.Open() {
+		t.Fatalf("the pool has no breaker of its own: %v", g.Breakers())
+	}
+	if g.HoldsRepair("p", when.Add(-time.Minute), when) == nil {
+		t.Error("repairs go on")
+	}
+}
