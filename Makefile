@@ -187,7 +187,8 @@ compat:
 	  go build -modfile=tools/compat/$$version/go.mod -o bin/controlplane-$$version \
 	    -ldflags "-s -w -X $(VERSION_PKG).gitVersion=$$full -X $(VERSION_PKG).gitMajor=1 -X $(VERSION_PKG).gitMinor=$${version#1.}" ./test/cluster/cmd/controlplane; \
 	  printf '\n== compat: Dovetail with %s\n' $$full; \
-	  go test -vet=off -count=1 -v ./test/sandbox -run 'TestInstallPage|TestSchedulerRestarts|TestReplacesTheScheduler' -args -control-plane $(CURDIR)/bin/controlplane-$$version | grep -E '^(---|ok|FAIL|PASS)'; \
+	  go test -vet=off -count=1 -v ./test/sandbox -run 'TestInstallPage|TestSchedulerRestarts|TestReplacesTheScheduler' -args -control-plane $(CURDIR)/bin/controlplane-$$version \
+	    | grep -E '^(---|ok|FAIL|PASS)|_test.go:|API server is'; \
 	done
 
 # Nodes of a real API server are replaced and emptied, with simulated instances and kubelets.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/discovery"
+
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 )
 
@@ -23,6 +25,13 @@ func ForTest(t *testing.T, o Options) *Sandbox {
 	s, err := Start(ctx, o)
 	if err != nil {
 		t.Fatalf("starting the sandbox: %v", err)
+	}
+	if *controlPlane != "" {
+		version, err := discovery.NewDiscoveryClientForConfigOrDie(s.AdminConfig()).ServerVersion()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("the API server is %s", version.GitVersion)
 	}
 	t.Cleanup(func() {
 		if t.Failed() && s.Scheduler != nil {
