@@ -92,10 +92,10 @@ type pinned struct {
 	with, alone bool
 }
 
-func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.Mentions) {
+func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, *catalog.Mentions) {
 	seen := map[capacity.ClassKey]bool{}
 	var demand []capacity.Demand
-	mentions := catalog.Mentions{}
+	mentions := &catalog.Mentions{}
 	var repels []*capacity.PodTerm
 	var last *capacity.Class
 	for i := range candidates {
@@ -112,7 +112,7 @@ func newKinds(candidates []Candidate, ignorePreferences bool) (*kinds, catalog.M
 			mentions.Add(class)
 			repels = append(repels, repelling(class, !ignorePreferences)...)
 			for _, key := range domainKeys(class, !ignorePreferences) {
-				mentions.Key(key)
+				mentions.Count(key)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ type packed struct {
 // maxPacks limits how many packings, and ids, are kept.
 const maxPacks = 200_000
 
-func newMarket(view *capacity.View, ks *kinds, mentions catalog.Mentions, o *Options, mem *memory) *market {
+func newMarket(view *capacity.View, ks *kinds, mentions *catalog.Mentions, o *Options, mem *memory) *market {
 	m := &market{kinds: ks, memory: mem, catalog: mem.catalog.Catalog(view.Pools, &o.Prices, mentions)}
 	m.daemons = m.catalog.AddDaemons(view.DaemonSets, ks.dims)
 	m.left = m.catalog.Left()

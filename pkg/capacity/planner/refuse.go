@@ -182,7 +182,9 @@ func (r *run) termReason(p *catalog.PoolOffers, req capacity.Requirement, candid
 		_, ok := r.catalog.Label(b, req.Key)
 		known = known || ok
 	}
-	if !known && !p.TypeLabel(req.Key) && !capacity.OfferLabel(req.Key) {
+	if own, is := p.Requirements[req.Key]; is && !known && !p.TypeLabel(req.Key) && !capacity.OfferLabel(req.Key) {
+		return fmt.Sprintf("the pod asks for %s, which the requirement of the pool excludes: %s", req, own)
+	} else if !known && !p.TypeLabel(req.Key) && !capacity.OfferLabel(req.Key) {
 		return fmt.Sprintf("the pod asks for %s, a label that the pool's nodes don't have%s", req, suggestLabel(req.Key, r.catalog.Keys(p, candidates)))
 	}
 	left := ""

@@ -98,14 +98,14 @@ func softTaints(view *capacity.View) bool {
 }
 
 // mentioned returns the labels that batches ask for or are counted by.
-func mentioned(podBatches []*podBatch, groups []*topology.Group) catalog.Mentions {
-	out := catalog.Mentions{}
+func mentioned(podBatches []*podBatch, groups []*topology.Group) *catalog.Mentions {
+	out := &catalog.Mentions{}
 	for _, u := range podBatches {
 		out.Add(u.Class)
 	}
 	for _, g := range groups {
 		if !g.Host { // no node that can be bought has its name yet
-			out.Key(g.Key)
+			out.Count(g.Key)
 		}
 	}
 	return out

@@ -102,8 +102,8 @@ func (c *Catalog) Label(b int, key string) (string, bool) {
 	return v, ok
 }
 
-// newCatalog lists what can be bought. mentioned are the label keys that the demand asks for, with the values it names.
-func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned Mentions) *Catalog {
+// newCatalog lists what can be bought. mentioned are the labels that the demand asks for.
+func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions) *Catalog {
 	c := &Catalog{matched: map[string]packing.Bits{}}
 	size := 0
 	for _, p := range pools {
@@ -253,7 +253,9 @@ next:
 }
 
 // TypeLabel reports whether instance types set the label, rather than the pool.
-func (p *PoolOffers) TypeLabel(key string) bool {
+func (p *PoolOffers) TypeLabel(key string) bool { return typeLabel(p.Pool, key) }
+
+func typeLabel(p *capacity.Pool, key string) bool {
 	switch key {
 	case capacity.LabelHostname:
 		return false

@@ -7,29 +7,115 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// maxVariants limits the combinations of values of a pool's open labels.
-const maxVariants = 64
+const (
+	// maxCombined limits the combinations of values of a pool's open labels that are listed for all demand together, and for one node term
+	// where those are too many.
+	maxCombined = 64
+	// maxLabelChoices limits the choices of a pool. What asks for values beyond it is planned once the others have their nodes, since a
+	// choice is listed only while somebody asks for it.
+	maxLabelChoices = 512
+)
 
-// openLabels returns the label sets that nodes of a pool may get: the pool's labels and, for each custom key that its requirements leave
-// open, the values that demand names, or one value if demand names none.
-func (p *PoolOffers) openLabels(mentioned Mentions) []labelChoice {
-	out := []labelChoice{{Labels: p.Labels}}
+// openLabel is a custom label key that the requirements of a pool leave open, with the values that its nodes may get; the first is for
+// demand that asks for none.
+type openLabel struct {
+	key    string
+	values []labelValue
+	// counted: pods are counted by the label's values.
+	counted bool
+}
+
+// labelValue is a value, or the absence of a label.
+type labelValue struct {
+	value  string
+	absent bool
+}
+
+// allows reports whether a node with this value satisfies the requirement.
+func (v labelValue) allows(r capacity.Requirement) bool {
+	return v.absent && r.AllowsAbsent() || !v.absent && r.Has(v.value)
+}
+
+// openKeys returns the custom label keys that the pool's requirements leave open, sorted.
+func openKeys(p *capacity.Pool) (keys []string) {
 	for _, r := range p.Requirements.Sorted() {
-		if _, own := p.Labels[r.Key]; own || p.TypeLabel(r.Key) || capacity.OfferLabel(r.Key) || r.Key == capacity.LabelHostname || r.AllowsAbsent() {
+		if _, own := p.Labels[r.Key]; own || typeLabel(p, r.Key) || capacity.OfferLabel(r.Key) || r.Key == capacity.LabelHostname || r.AllowsAbsent() && r.Empty() {
 			continue
 		}
-		values := openValues(r, mentioned[r.Key])
-		if len(values)*len(out) > maxVariants {
-			values = values[:max(1, maxVariants/len(out))]
+		keys = append(keys, r.Key)
+	}
+	return keys
+}
+
+// openLabels returns the label sets that nodes of a pool may get: the pool's labels and, for each custom key that its requirements leave
+// open, a value that suits what the demand asks for, as Karpenter's Requirements.Compatible would find one.
+func (p *PoolOffers) openLabels(mentioned *Mentions) []labelChoice {
+	keys := openKeys(p.Pool)
+	asked := mentioned.among(keys)
+	open := make([]openLabel, 0, len(keys))
+	combined := 1
+	for _, key := range keys {
+		l := openLabel{key: key, values: openValues(p.Requirements[key], asked, mentioned.counted[key]), counted: mentioned.counted[key]}
+		if len(l.values) == 0 { // no node satisfies the pool
+			return nil
 		}
-		var next []labelChoice
-		for _, v := range out {
-			for _, value := range values {
-				labels := maps.Clone(v.Labels)
+		open = append(open, l)
+		combined = min(combined*len(l.values), maxCombined+1)
+	}
+	if combined <= maxCombined {
+		return p.combine(open)
+	}
+	// Too many combinations: those of each term by itself.
+	var out []labelChoice
+	for _, term := range append([]capacity.Requirements{nil}, asked...) {
+		for _, choice := range p.combine(suiting(open, term)) {
+			if !slices.ContainsFunc(out, func(o labelChoice) bool { return maps.Equal(o.Labels, choice.Labels) }) && len(out) < maxLabelChoices {
+				out = append(out, choice)
+			}
+		}
+	}
+	return out
+}
+
+// suiting narrows the values to those that suit a term, and to at most maxCombined combinations. Where the term doesn't ask for a key, one
+// value does, unless pods are counted by it.
+func suiting(open []openLabel, term capacity.Requirements) []openLabel {
+	out := make([]openLabel, 0, len(open))
+	combined := 1
+	for _, l := range open {
+		r, asks := term[l.key]
+		switch {
+		case asks:
+			l.values = slices.DeleteFunc(slices.Clone(l.values), func(v labelValue) bool { return !v.allows(r) })
+			if len(l.values) == 0 {
+				return nil // the pool has no node for it
+			}
+		case !l.counted:
+			l.values = l.values[:1]
+		}
+		l.values = l.values[:min(len(l.values), max(1, maxCombined/combined))]
+		combined *= len(l.values)
+		out = append(out, l)
+	}
+	return out
+}
+
+// combine returns the pool's labels with each combination of the values.
+func (p *PoolOffers) combine(open []openLabel) []labelChoice {
+	out := []labelChoice{{Labels: p.Labels}}
+	for _, l := range open {
+		next := make([]labelChoice, 0, len(out)*len(l.values))
+		for _, c := range out {
+			for _, v := range l.values {
+				if v.absent {
+					next = append(next, c)
+					continue
+				}
+				labels := maps.Clone(c.Labels)
 				if labels == nil {
 					labels = map[string]string{}
 				}
-				labels[r.Key] = value
+				labels[l.key] = v.value
 				next = append(next, labelChoice{Labels: labels})
 			}
 		}
@@ -38,24 +124,54 @@ func (p *PoolOffers) openLabels(mentioned Mentions) []labelChoice {
 	return out
 }
 
-// openValues returns the values to consider for a key; named is nil if demand does not ask for the key.
-func openValues(r capacity.Requirement, named map[string]bool) []string {
-	listed, excluded := r.Values()
-	if !excluded {
-		if named == nil && len(listed) > 1 {
-			return listed[:1]
-		}
-		return listed
-	}
-	var out []string
-	for _, v := range slices.Sorted(maps.Keys(named)) {
-		if r.Has(v) {
+// openValues returns the values to consider for a key with the requirement r of its pool. The first is for demand that doesn't ask for
+// the key: absence if the pool allows it, since without any value the node would not satisfy a pool that doesn't.
+func openValues(r capacity.Requirement, asked []capacity.Requirements, counted bool) (out []labelValue) {
+	add := func(v labelValue) {
+		if !slices.Contains(out, v) {
 			out = append(out, v)
 		}
 	}
-	// One more value, for pods that don't ask for one: without any, the node would not satisfy its pool.
-	if v, ok := r.Least(); ok && !named[v] {
-		out = append(out, v)
+	listed, excluded := r.Values()
+	switch {
+	case r.AllowsAbsent():
+		add(labelValue{absent: true})
+	case !excluded && len(listed) > 0:
+		add(labelValue{value: listed[0]})
+	case !excluded:
+		return nil
+	default:
+		if v, ok := r.Least(); ok {
+			add(labelValue{value: v})
+		}
+	}
+	if counted && !excluded {
+		for _, v := range listed {
+			add(labelValue{value: v})
+		}
+	}
+	for _, term := range asked {
+		ask, asks := term[r.Key]
+		if !asks {
+			continue
+		}
+		both := r.Intersect(ask)
+		values, complement := both.Values()
+		if _, anyValue := ask.Values(); !complement && anyValue && len(values) > 0 {
+			values = values[:1] // any of the pool's values will do
+		}
+		if !complement {
+			for _, v := range values {
+				add(labelValue{value: v})
+			}
+			continue
+		}
+		if slices.ContainsFunc(out, func(v labelValue) bool { return v.allows(ask) }) {
+			continue
+		}
+		if v, ok := both.Least(); ok {
+			add(labelValue{value: v})
+		}
 	}
 	return out
 }

@@ -20,7 +20,7 @@ type Memory struct {
 // maxMatched limits the number of different asks for which a catalog caches the result.
 const maxMatched = 4096
 
-func (m *Memory) Catalog(pools []*capacity.Pool, opts *capacity.Options, mentioned Mentions) *Catalog {
+func (m *Memory) Catalog(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions) *Catalog {
 	id := catalogID(pools, opts, mentioned)
 	if m.last != nil && m.id == id && len(m.last.matched) < maxMatched && slices.EqualFunc(m.types, pools, sameTypes) {
 		for i, p := range m.last.Pools {
@@ -40,7 +40,7 @@ func sameTypes(types []*capacity.InstanceType, p *capacity.Pool) bool {
 }
 
 // catalogID returns everything that a catalog depends on, except the types.
-func catalogID(pools []*capacity.Pool, opts *capacity.Options, mentioned Mentions) string {
+func catalogID(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions) string {
 	k := make(capacity.KeyBytes, 0, 1024)
 	k.Text(strconv.FormatFloat(opts.NodeSurcharge, 'g', -1, 64))
 	k.Count(len(opts.PriceFactor))
@@ -54,10 +54,12 @@ func catalogID(pools []*capacity.Pool, opts *capacity.Options, mentioned Mention
 		k.Requirements(p.Requirements)
 		for _, r := range p.Requirements.Sorted() {
 			k.Count(r.MinValues)
-			named, is := mentioned[r.Key] // asked for without values differs from not asked for
-			k.Text(strconv.FormatBool(is))
-			k.Count(len(named))
-			k.Text(slices.Sorted(maps.Keys(named))...)
+			k.Text(strconv.FormatBool(mentioned.counted[r.Key]))
+		}
+		asked := mentioned.among(openKeys(p))
+		k.Count(len(asked))
+		for _, term := range asked {
+			k.Requirements(term)
 		}
 		k.Count(len(p.Schedulers))
 		k.Text(p.Schedulers...)

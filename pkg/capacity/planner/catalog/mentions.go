@@ -1,36 +1,60 @@
 package catalog
 
-import "github.com/dovetail-scheduler/dovetail/pkg/capacity"
+import (
+	"maps"
+	"slices"
 
-// Mentions are the label keys that the demand asks for, with the values that it names.
-type Mentions map[string]map[string]bool
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
 
-// Key adds a key, and returns the values that are named for it.
-func (m Mentions) Key(key string) map[string]bool {
-	if m[key] == nil {
-		m[key] = map[string]bool{}
-	}
-	return m[key]
+// Mentions are the node labels that the demand asks for, or by whose values its pods are counted. The zero value mentions none.
+type Mentions struct {
+	// asked are the node terms of the demand; counted are the topology keys of its spread and affinity constraints.
+	asked   []capacity.Requirements
+	counted map[string]bool
 }
 
 // Add adds what the node terms of a class ask for, required or preferred.
-func (m Mentions) Add(class *capacity.Class) {
-	for _, t := range class.Terms {
-		m.term(t)
-	}
+func (m *Mentions) Add(class *capacity.Class) {
+	m.asked = append(m.asked, class.Terms...)
 	for _, t := range class.Preferred {
-		m.term(t.Term)
+		m.asked = append(m.asked, t.Term)
 	}
 }
 
-func (m Mentions) term(rs capacity.Requirements) {
-	for k, r := range rs {
-		values, excluded := r.Values()
-		named := m.Key(k)
-		for _, v := range values {
-			if !excluded {
-				named[v] = true
+// Count adds a topology key by whose values pods are counted.
+func (m *Mentions) Count(key string) {
+	if m.counted == nil {
+		m.counted = map[string]bool{}
+	}
+	m.counted[key] = true
+}
+
+// among returns what the demand asks of these keys, sorted and each once; what asks for none of them is left out.
+func (m *Mentions) among(keys []string) []capacity.Requirements {
+	if len(keys) == 0 {
+		return nil
+	}
+	byID := map[string]capacity.Requirements{}
+	for _, term := range m.asked {
+		var part capacity.Requirements
+		for _, key := range keys {
+			if r, ok := term[key]; ok {
+				if part == nil {
+					part = capacity.Requirements{}
+				}
+				part[key] = r
 			}
 		}
+		if part != nil {
+			var id capacity.KeyBytes
+			id.Requirements(part)
+			byID[string(id)] = part
+		}
 	}
+	out := make([]capacity.Requirements, 0, len(byID))
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		out = append(out, byID[id])
+	}
+	return out
 }
