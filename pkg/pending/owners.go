@@ -2,6 +2,7 @@ package pending
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -30,6 +31,8 @@ type Owners struct {
 	statefulSets appslisters.StatefulSetLister
 	jobs         batchlisters.JobLister
 	quotas       corelisters.ResourceQuotaLister
+	claims       corelisters.PersistentVolumeClaimLister
+	pods         corelisters.PodLister
 }
 
 // NewOwners returns an Owners that reads from the scheduler's informers. Call it before they start.
@@ -39,11 +42,14 @@ func NewOwners(f informers.SharedInformerFactory) *Owners {
 		statefulSets: f.Apps().V1().StatefulSets().Lister(),
 		jobs:         f.Batch().V1().Jobs().Lister(),
 		quotas:       f.Core().V1().ResourceQuotas().Lister(),
+		claims:       f.Core().V1().PersistentVolumeClaims().Lister(),
+		pods:         f.Core().V1().Pods().Lister(),
 	}
 }
 
 // wanted returns how many live pods the controller wants and is certain to get. It returns 0 where that is uncertain: the controller fails,
-// is paused or makes its pods one by one, or a quota may stop it half-way.
+// is paused or makes its pods one by one, or a quota may stop it half-way; and where its pods differ, since they are planned for like
+// the newest of them.
 func (o *Owners) wanted(namespace string, owner *metav1.OwnerReference) int {
 	if o.limited(namespace) {
 		return 0
@@ -58,7 +64,7 @@ func (o *Owners) wanted(namespace string, owner *metav1.OwnerReference) int {
 	case "apps/v1/StatefulSet":
 		set, err := o.statefulSets.StatefulSets(namespace).Get(owner.Name)
 		if err != nil || set.UID != owner.UID || set.DeletionTimestamp != nil || set.Spec.Replicas == nil ||
-			set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement {
+			set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement || o.volumesWait(set) {
 			return 0
 		}
 		return int(*set.Spec.Replicas)
@@ -70,6 +76,31 @@ func (o *Owners) wanted(namespace string, owner *metav1.OwnerReference) int {
 		return jobWants(job)
 	}
 	return 0
+}
+
+// volumesWait reports whether a volume exists already for a pod of the set that isn't running: such a pod goes to its volume's zone, and
+// its siblings to those of theirs.
+func (o *Owners) volumesWait(set *appsv1.StatefulSet) bool {
+	if len(set.Spec.VolumeClaimTemplates) == 0 {
+		return false
+	}
+	first := 0
+	if set.Spec.Ordinals != nil {
+		first = int(set.Spec.Ordinals.Start)
+	}
+	for i := range int(*set.Spec.Replicas) {
+		name := fmt.Sprintf("%s-%d", set.Name, first+i)
+		if pod, err := o.pods.Pods(set.Namespace).Get(name); err == nil && pod.Spec.NodeName != "" {
+			continue
+		}
+		for j := range set.Spec.VolumeClaimTemplates {
+			claim, err := o.claims.PersistentVolumeClaims(set.Namespace).Get(set.Spec.VolumeClaimTemplates[j].Name + "-" + name)
+			if err == nil && claim.Spec.VolumeName != "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func failing(rs *appsv1.ReplicaSet) bool {

@@ -35,6 +35,18 @@ func statefulSet(n int32, policy appsv1.PodManagementPolicyType) *appsv1.Statefu
 	return &appsv1.StatefulSet{ObjectMeta: ownerMeta(), Spec: appsv1.StatefulSetSpec{Replicas: &n, PodManagementPolicy: policy}}
 }
 
+// withVolumes gives the set's pods a volume each.
+func withVolumes(set *appsv1.StatefulSet) *appsv1.StatefulSet {
+	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+	return set
+}
+
+// claimOf returns the claim of a StatefulSet's pod, bound to the volume unless that is empty.
+func claimOf(ordinal int, volume string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprintf("data-own-%d", ordinal)},
+		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume}}
+}
+
 func job(change func(*batchv1.Job)) *batchv1.Job {
 	j := &batchv1.Job{ObjectMeta: ownerMeta(), Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](10), Completions: ptr.To[int32](10)}}
 	change(j)
@@ -72,6 +84,14 @@ func TestAhead(t *testing.T) {
 		{name: "pods of long ago are no sign of more", kind: "apps/v1 ReplicaSet", owner: replicaSet(10), age: admittedWindow + 1, want: 0},
 		{name: "a parallel StatefulSet", kind: "apps/v1 StatefulSet", owner: statefulSet(10, appsv1.ParallelPodManagement), want: 7},
 		{name: "an ordered one makes them one by one", kind: "apps/v1 StatefulSet", owner: statefulSet(10, appsv1.OrderedReadyPodManagement), want: 0},
+		{name: "one that gets new volumes", kind: "apps/v1 StatefulSet", owner: withVolumes(statefulSet(10, appsv1.ParallelPodManagement)),
+			more: []runtime.Object{claimOf(4, "")}, want: 7},
+		{name: "one whose volumes wait in their zones", kind: "apps/v1 StatefulSet", owner: withVolumes(statefulSet(10, appsv1.ParallelPodManagement)),
+			more: []runtime.Object{claimOf(4, "pv-4")}, want: 0},
+		{name: "one whose volumes are in use", kind: "apps/v1 StatefulSet", owner: withVolumes(statefulSet(10, appsv1.ParallelPodManagement)),
+			more: []runtime.Object{claimOf(4, "pv-4"), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "own-4"}, Spec: corev1.PodSpec{NodeName: "n"}}}, want: 7},
+		{name: "one with a volume of a pod that it no longer wants", kind: "apps/v1 StatefulSet", owner: withVolumes(statefulSet(10, appsv1.ParallelPodManagement)),
+			more: []runtime.Object{claimOf(10, "pv-10")}, want: 7},
 		{name: "a Job", kind: "batch/v1 Job", owner: job(func(*batchv1.Job) {}), want: 7},
 		{name: "up to its parallelism", kind: "batch/v1 Job", owner: job(func(j *batchv1.Job) { j.Spec.Completions = ptr.To[int32](100) }), want: 7},
 		{name: "and what is left to do", kind: "batch/v1 Job", owner: job(func(j *batchv1.Job) { j.Status.Succeeded = 5 }), want: 2},
@@ -228,6 +248,12 @@ func put(t *testing.T, f informers.SharedInformerFactory, o runtime.Object) {
 		err = f.Batch().V1().Jobs().Informer().GetStore().Add(o)
 	case *corev1.ResourceQuota:
 		err = f.Core().V1().ResourceQuotas().Informer().GetStore().Add(o)
+	case *corev1.PersistentVolumeClaim:
+		err = f.Core().V1().PersistentVolumeClaims().Informer().GetStore().Add(o)
+	case *corev1.Pod:
+		err = f.Core().V1().Pods().Informer().GetStore().Add(o)
+	default:
+		t.Fatalf("no informer for %T", o)
 	}
 	if err != nil {
 		t.Fatal(err)
