@@ -82,7 +82,7 @@ func (c *Classes) changes(pod *corev1.Pod) bool {
 func (c *Classes) needs(pod, of *corev1.Pod) capacity.VolumeInfo {
 	var out capacity.VolumeInfo
 	if hasClaims(pod) {
-		out = c.volumes.of(pod)
+		out = c.volumes.of(pod, pod != of)
 	}
 	key, err := c.devices.Of(of, pod != of)
 	switch {

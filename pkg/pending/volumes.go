@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	listersv1 "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
@@ -70,13 +71,17 @@ func (v volumeInfo) provisions(provisioner string) string {
 	return provisioner
 }
 
-func (v volumeInfo) of(pod *corev1.Pod) capacity.VolumeInfo {
+// of returns what the volumes of the pod need. successor: the pod is yet to be created in the place of one that runs, and gets ephemeral
+// volumes of its own.
+func (v volumeInfo) of(pod *corev1.Pod, successor bool) capacity.VolumeInfo {
 	out := capacity.VolumeInfo{Attach: map[string]int64{}}
 	for i := range pod.Spec.Volumes {
 		vol := &pod.Spec.Volumes[i]
 		if vol.CSI != nil {
 			out.Drivers = append(out.Drivers, vol.CSI.Driver) // inline volumes aren't attached: no limit
-		} else if name := objects.ClaimName(pod, vol); name != "" {
+		} else if name := objects.ClaimName(pod, vol); vol.Ephemeral != nil && successor {
+			v.renewed(&out, pod.Namespace, name, vol.Ephemeral.VolumeClaimTemplate)
+		} else if name != "" {
 			v.claim(&out, pod.Namespace, name, vol.Ephemeral != nil)
 		}
 		if out.Problem != "" {
@@ -107,6 +112,19 @@ func (v volumeInfo) claim(out *capacity.VolumeInfo, namespace, name string, ephe
 		return
 	}
 	v.unbound(out, pvc)
+}
+
+// renewed adds what the next claim of an ephemeral volume needs. The claim of today, if it is there, has the storage class that admission
+// has filled in.
+func (v volumeInfo) renewed(out *capacity.VolumeInfo, namespace, name string, template *corev1.PersistentVolumeClaimTemplate) {
+	next := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if pvc, err := v.claims.PersistentVolumeClaims(namespace).Get(name); err == nil {
+		next.Spec = pvc.Spec
+	} else if template != nil {
+		next.Spec = template.Spec
+	}
+	next.Spec.VolumeName = ""
+	v.unbound(out, next)
 }
 
 func (v volumeInfo) bound(out *capacity.VolumeInfo, pvc *corev1.PersistentVolumeClaim) {

@@ -55,7 +55,7 @@ func TestDriversThatAPodWaitsFor(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p"}}
 			pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-			got := facts.of(pod)
+			got := facts.of(pod, false)
 			if got.Problem != "" {
 				t.Fatal(got.Problem)
 			}
@@ -63,6 +63,46 @@ func TestDriversThatAPodWaitsFor(t *testing.T) {
 				t.Errorf("drivers (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The successor of a pod gets ephemeral volumes of its own, wherever it will be: the zone of today's volume doesn't bind it.
+func TestSuccessorsGetEphemeralVolumesOfTheirOwn(t *testing.T) {
+	wait, class := storagev1.VolumeBindingWaitForFirstConsumer, "class"
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	classes := NewClasses(f)
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}
+	pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+		{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}}}}
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web-1-scratch"}}
+	pvc.Spec.StorageClassName, pvc.Spec.VolumeName = &class, "pv"
+	claims := f.Core().V1().PersistentVolumeClaims().Informer().GetStore()
+	add(t, claims.Add(pvc))
+	add(t, f.Core().V1().PersistentVolumes().Informer().GetStore().Add(pv))
+	add(t, f.Storage().V1().StorageClasses().Informer().GetStore().Add(&storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: &wait}))
+	add(t, f.Storage().V1().CSIDrivers().Informer().GetStore().Add(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"}}))
+	pod := func(name string) *corev1.Pod {
+		p := unscheduled(0)
+		p.Namespace, p.Name = "d", name
+		p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{
+			Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: *pvc.Spec.DeepCopy()}}}}}
+		return p
+	}
+	_, successor, err := classes.Successor(pod("web-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := pvc.DeepCopy()
+	next.Name, next.Spec.VolumeName = "web-2-scratch", ""
+	add(t, claims.Add(next))
+	created, err := classes.Class(pod("web-2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if successor.Key != created.Key {
+		t.Errorf("the successor is expected with the terms %v, and comes with %v", successor.Terms, created.Terms)
 	}
 }
 
