@@ -6,7 +6,8 @@
 //
 //	interruption  nodes that the cloud takes back, replaced before they are drained as far as there is time
 //	unhealthy     nodes that are unhealthy by a repair policy, replaced before they are drained; the drain has a deadline
-//	expiry        nodes whose expireAfter is over, or whose capacity block ends, replaced before they are drained
+//	expiry        nodes whose expireAfter is over, replaced before they are drained
+//	blockEnd      nodes whose capacity block ends, likewise (expiry.go)
 //	drift         drifted nodes without pods of their own, as many as the disruption budgets of their pool allow
 //	emptiness     nodes without pods of their own for consolidateAfter, as many as these budgets allow
 //

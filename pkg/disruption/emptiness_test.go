@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -285,5 +286,73 @@ func TestBuffersAreAwaited(t *testing.T) {
 		if ended := len(w.deleted) > 0; ended != (watched == buffersUnknown) {
 			t.Errorf("%v after the start: ended %v", watched, ended)
 		}
+	}
+}
+
+// A node without pods of its own stays as long as a PodDisruptionBudget doesn't let one of its pods go: its drain would not end. Karpenter checks
+// every pod, too. Where a drifted node has a terminationGracePeriod, that ends the drain.
+func TestBudgetsOfPodsKeepEmptyNodes(t *testing.T) {
+	daemon, worthless := owned("apps/v1", "DaemonSet"), func(p *corev1.Pod) { p.Spec.Priority = new(int32(-1 << 25)) }
+	tolerant := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
+	deadline := func(c *karpv1.NodeClaim, _ *corev1.Node) {
+		c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour}
+	}
+	for _, tc := range []struct {
+		name    string
+		pod     []func(*corev1.Pod)
+		machine func(*karpv1.NodeClaim, *corev1.Node)
+		drifted bool
+		late    bool // the pod comes when the node has been cordoned
+		allowed bool
+		ends    bool
+	}{
+		{name: "a DaemonSet's pod", pod: []func(*corev1.Pod){daemon, web}},
+		{name: "a pod that costs nothing", pod: []func(*corev1.Pod){controlled, worthless, web}},
+		{name: "at the last moment", pod: []func(*corev1.Pod){controlled, worthless, web}, late: true},
+		{name: "drifted", pod: []func(*corev1.Pod){daemon, web}, drifted: true},
+		{name: "whatever its terminationGracePeriod", pod: []func(*corev1.Pod){daemon, web}, machine: deadline},
+		{name: "unless it has drifted", pod: []func(*corev1.Pod){daemon, web}, machine: deadline, drifted: true, ends: true},
+		{name: "a budget that allows it", pod: []func(*corev1.Pod){daemon, web}, allowed: true, ends: true},
+		{name: "a pod that no budget selects", pod: []func(*corev1.Pod){daemon}, ends: true},
+		{name: "a pod that a drain leaves", pod: []func(*corev1.Pod){daemon, web, tolerant}, ends: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, _ := consolidating(t, func(p *karpv1.NodePool) {
+				if tc.drifted {
+					p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
+				}
+			})
+			w.pdb("pdb", func(b *policyv1.PodDisruptionBudget) {
+				if tc.allowed {
+					b.Status.DisruptionsAllowed = 1
+				}
+			})
+			w.machine("a", created(epoch.Add(-time.Hour)), func(c *karpv1.NodeClaim, n *corev1.Node) {
+				if tc.machine != nil {
+					tc.machine(c, n)
+				}
+			})
+			if tc.drifted {
+				w.drifted("a", "AMIDrift")
+			}
+			bind := func() { w.bind("p", "node-a", tc.pod...) }
+			if tc.late {
+				w.interrupt = func(call string) {
+					if call == "taint" {
+						bind()
+					}
+				}
+			} else {
+				bind()
+			}
+			w.clock.Step(time.Minute)
+			w.mustPass()
+			if ended := !w.alive("a"); ended != tc.ends || disrupted(w.node("node-a")) != tc.ends || w.fenced["node-a"] != tc.ends {
+				t.Errorf("ended = %v, want %v; tainted = %v, fenced = %v", ended, tc.ends, disrupted(w.node("node-a")), w.fenced["node-a"])
+			}
+			if note := "node-a Normal DisruptionBlocked: disruption is blocked: the PodDisruptionBudget pdb allows no eviction of pod default/p"; !tc.ends && !tc.late && !w.event(note) {
+				t.Errorf("no event %q in %q", note, w.events)
+			}
+		})
 	}
 }

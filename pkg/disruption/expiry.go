@@ -20,32 +20,42 @@ const (
 	avoidMost = time.Hour
 )
 
-// expiry: the claim's expireAfter is over, or its capacity block ends.
-type expiry struct {
-	taken  func(*karpv1.NodeClaim) (at time.Time, why string, ok bool) // Config.Taken: when the capacity block ends
-	dryRun bool
-}
+// expiry: the claim's expireAfter is over.
+type expiry struct{}
 
 func (expiry) budget() karpv1.DisruptionReason { return "" }
 
-// decide never chooses a node before it is initialized. Otherwise a node that takes longer to boot than it may live would be terminated
-// before it was of any use, and so would the next one.
-func (e expiry) decide(m *candidate, _ time.Time) (*decision, error) {
-	if condition(m.claim, karpv1.ConditionTypeInitialized) == nil {
+func (expiry) decide(m *candidate, _ time.Time) (*decision, error) {
+	after := m.claim.Spec.ExpireAfter.Duration
+	if after == nil || *after <= 0 {
 		return nil, nil
 	}
-	d := &decision{candidate: m, reason: reasonBlockEnds}
-	d.at, d.message, d.cloud = e.taken(m.claim)
-	if after := m.claim.Spec.ExpireAfter.Duration; after != nil && *after > 0 {
-		// In a dry run a node whose expireAfter is over stays, but EC2 ends it all the same when its capacity block does.
-		if expires := m.claim.CreationTimestamp.Add(*after); !d.cloud || expires.Before(d.at) && !e.dryRun {
-			d.reason, d.message, d.at, d.cloud = reasonExpired, "its expireAfter is over", expires, false
-		}
-	} else if !d.cloud {
+	return inTime(&decision{candidate: m, reason: reasonExpired, message: "its expireAfter is over", at: m.claim.CreationTimestamp.Add(*after)}), nil
+}
+
+// blockEnd: the node's capacity block ends.
+type blockEnd struct {
+	taken func(*karpv1.NodeClaim) (at time.Time, why string, ok bool) // Config.Taken
+}
+
+func (blockEnd) budget() karpv1.DisruptionReason { return "" }
+
+func (b blockEnd) decide(m *candidate, _ time.Time) (*decision, error) {
+	at, why, ok := b.taken(m.claim)
+	if !ok {
 		return nil, nil
 	}
-	quarter := d.at.Sub(m.claim.CreationTimestamp.Time) / 4
+	return inTime(&decision{candidate: m, reason: reasonBlockEnds, message: why, at: at, cloud: true}), nil
+}
+
+// inTime sets when the replacement of a node begins whose end is known long before. It returns nil for one that isn't initialized: a node that takes
+// longer to boot than it may live would be terminated before it was of any use, and so would the next one.
+func inTime(d *decision) *decision {
+	if condition(d.claim, karpv1.ConditionTypeInitialized) == nil {
+		return nil
+	}
+	quarter := d.at.Sub(d.claim.CreationTimestamp.Time) / 4
 	d.prepare = d.at.Add(-min(leadMost, quarter))
 	d.avoid = d.prepare.Add(-min(avoidMost, quarter))
-	return d, nil
+	return d
 }

@@ -12,6 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -47,6 +48,17 @@ func (w *world) event(start string) bool {
 	return slices.ContainsFunc(w.events, func(e string) bool { return strings.HasPrefix(e, start) })
 }
 
+// passUntil makes passes as often as they come, until just before then, and checks that nothing ends.
+func (w *world) passUntil(then time.Time) {
+	w.t.Helper()
+	for w.clock.Now().Add(pollEvery).Before(then) {
+		w.clock.Step(pollEvery)
+		if w.mustPass(); len(w.deleted) > 0 {
+			w.t.Fatalf("%v ended at %s, before %s", w.deleted, w.clock.Now(), then)
+		}
+	}
+}
+
 func TestExpiry(t *testing.T) {
 	web := func(w *world) { w.bind("web", "node-a", controlled) }
 	dry := func(w *world) {
@@ -59,6 +71,7 @@ func TestExpiry(t *testing.T) {
 		machine func(*karpv1.NodeClaim, *corev1.Node)
 		setup   func(w *world)
 		room    string
+		from    time.Duration // another pass is made then; 0: none
 		after   time.Duration
 		ends    bool
 		closed  bool // cordoned and tainted
@@ -76,16 +89,17 @@ func TestExpiry(t *testing.T) {
 			event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},
 		{name: "what stands in the way is said", machine: lives("1h"), setup: web, room: "pool default: limit reached", after: 55 * time.Minute, closed: true, asked: "web",
 			event: "a Warning ReplacementMissing: No replacement capacity for the pods of the node yet: pool default: limit reached"},
-		{name: "the deadline holds without room", machine: lives("1h"), setup: web, room: "nothing to be had", after: time.Hour, ends: true},
+		{name: "the deadline holds without room", machine: lives("1h"), setup: web, room: "nothing to be had", from: 50 * time.Minute, after: time.Hour, ends: true, closed: true, asked: "web",
+			event: "a Warning ReplacementMissing: Draining without replacement capacity for all pods: nothing to be had"},
 		{name: "without pods that would come again it waits for its time", machine: lives("1h"), after: 59 * time.Minute, setup: func(w *world) {
 			w.bind("bare", "node-a")
 			w.bind("daemon", "node-a", owned("apps/v1", "DaemonSet"))
 			w.bind("guarded", "node-a", controlled, annotated(karpv1.DoNotDisruptAnnotationKey, "true"))
 		}},
-		{name: "and goes then, whatever asks not to be disturbed", machine: lives("1h"), after: time.Hour, ends: true, setup: func(w *world) {
+		{name: "and goes then, whatever asks not to be disturbed", machine: lives("1h"), from: 50 * time.Minute, after: time.Hour, ends: true, setup: func(w *world) {
 			w.bind("guarded", "node-a", controlled, annotated(karpv1.DoNotDisruptAnnotationKey, "true"))
 		}},
-		{name: "a budget of none doesn't hold it", machine: lives("1h"), setup: web, after: time.Hour, ends: true, pool: func(p *karpv1.NodePool) {
+		{name: "a budget of none doesn't hold it", machine: lives("1h"), setup: web, from: 50 * time.Minute, after: time.Hour, ends: true, closed: true, asked: "web", pool: func(p *karpv1.NodePool) {
 			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
 		}},
 		{name: "a paused pool does", machine: lives("1h"), setup: web, after: 2 * time.Hour, pool: func(p *karpv1.NodePool) {
@@ -95,10 +109,17 @@ func TestExpiry(t *testing.T) {
 			web(w)
 			w.promised["node-a"] = true
 		}},
-		{name: "but its time comes", machine: lives("1h"), after: time.Hour, ends: true, setup: func(w *world) {
+		{name: "but its time comes", machine: lives("1h"), from: 50 * time.Minute, after: time.Hour, ends: true, setup: func(w *world) {
 			web(w)
 			w.promised["node-a"] = true
 		}},
+		{name: "one whose time was over before is replaced first", machine: lives("1h"), setup: web, after: 5 * time.Hour, closed: true, asked: "web",
+			event: "a Normal ReplacementPlanned: The node is drained by 2026-03-01T17:10:00Z because its expireAfter is over: capacity for its pods (1) is being prepared"},
+		{name: "for which there is as much time as for others", machine: lives("1h"), setup: web, from: 5 * time.Hour, after: 5*time.Hour + 10*time.Minute, ends: true, closed: true, asked: "web"},
+		{name: "a short life: its last quarter", machine: lives("4m"), setup: web, from: time.Hour, after: time.Hour + time.Minute, ends: true, closed: true, asked: "web"},
+		{name: "but no longer than until its capacity is taken back", machine: lives("1h"), setup: web, from: 2 * time.Hour, taken: 2*time.Hour + 5*time.Minute, after: 2*time.Hour + 5*time.Minute, ends: true, closed: true, asked: "web",
+			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
+		{name: "a node of a static pool isn't replaced, and ends at once", machine: lives("1h"), setup: web, after: 5 * time.Hour, ends: true, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64(1)) }},
 		{name: "Never", machine: lives("Never"), setup: web, after: 1000 * time.Hour},
 		{name: "no time at all is never", machine: lives("0s"), setup: web, after: time.Hour},
 		{name: "a node that is coming up is no use yet", after: 2 * time.Hour, setup: web, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
@@ -112,9 +133,9 @@ func TestExpiry(t *testing.T) {
 		{name: "capacity that is taken back is left before that", machine: lives("Never"), setup: web, taken: time.Hour, after: 50 * time.Minute, closed: true, asked: "web"},
 		{name: "and left then, for its own reason", machine: lives("720h"), setup: web, taken: time.Hour, after: time.Hour, ends: true,
 			event: "a Normal DisruptionTerminating: Terminating the node: its capacity block ends"},
-		{name: "what comes first counts", machine: lives("1h"), setup: web, taken: 2 * time.Hour, after: time.Hour, ends: true,
+		{name: "what comes first counts", machine: lives("1h"), setup: web, taken: 2 * time.Hour, from: 50 * time.Minute, after: time.Hour, ends: true, closed: true, asked: "web",
 			event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},
-		{name: "nor does an interruption that comes later delay it", machine: lives("1h"), after: time.Hour, ends: true, setup: func(w *world) {
+		{name: "nor does an interruption that comes later delay it", machine: lives("1h"), from: 50 * time.Minute, after: time.Hour, ends: true, closed: true, asked: "web", setup: func(w *world) {
 			web(w)
 			w.interrupted("a", epoch.Add(time.Hour+5*time.Minute), capacity.MaintenanceScheduled)
 		}, event: "a Normal DisruptionTerminating: Terminating the node: its expireAfter is over"},
@@ -139,7 +160,7 @@ func TestExpiry(t *testing.T) {
 		{name: "a dry run keeps what expires", machine: lives("1h"), setup: dry, after: 2 * time.Hour,
 			event: "a Normal DisruptionDryRun: Would terminate the node: its expireAfter is over"},
 		{name: "a static pool makes its next node by itself", machine: lives("1h"), setup: web, after: 59 * time.Minute, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64(1)) }},
-		{name: "a claim without pool expires, too", after: time.Hour, ends: true, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
+		{name: "a claim without pool expires, too", from: 50 * time.Minute, after: time.Hour, ends: true, machine: func(c *karpv1.NodeClaim, n *corev1.Node) {
 			lives("1h")(c, n)
 			delete(c.Labels, karpv1.NodePoolLabelKey)
 		}},
@@ -156,7 +177,12 @@ func TestExpiry(t *testing.T) {
 			}
 			w.room = tc.room
 			w.taken = tc.taken
-			w.clock.Step(tc.after)
+			if tc.from > 0 {
+				w.clock.Step(tc.from)
+				w.mustPass()
+				w.passUntil(epoch.Add(tc.after))
+			}
+			w.clock.SetTime(epoch.Add(tc.after))
 			w.mustPass()
 			if ended := !w.alive("a"); ended != tc.ends {
 				t.Errorf("ended = %v, want %v; events %q", ended, tc.ends, w.events)
@@ -260,5 +286,76 @@ func TestCapacityIsReservedOnNodesThatRemain(t *testing.T) {
 	w.mustPass()
 	if diff := cmp.Diff([]string{"node-a", "node-same", "node-soon", "node-young"}, w.avoid["node-a"]); diff != "" {
 		t.Errorf("to be avoided (-want +got):\n%s", diff)
+	}
+}
+
+// What stops all disruption for a while also stops the preparation of replacements, and what was reserved is lost. Afterwards nodes whose time is over
+// aren't drained at once, all together: each is replaced first, as if its time had come then.
+func TestExpiryAfterAPause(t *testing.T) {
+	for name, pause := range map[string]func(w *world) (goOn func()){
+		"nothing may be disrupted": func(w *world) func() {
+			w.c.passes.hold = func() error { return errLost }
+			return func() { w.c.passes.hold = func() error { return nil } }
+		},
+		"the pool is paused": func(w *world) func() {
+			w.changePool(func(p *karpv1.NodePool) { p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"} })
+			return func() { w.changePool(func(p *karpv1.NodePool) { p.Annotations = nil }) }
+		},
+		"another leader": func(w *world) func() {
+			return func() { w.c.passes = newPasses(&w.cfg, w.c.pods.GetIndexer(), w.c.surges) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, pool(staying))
+			for _, name := range []string{"a", "b"} {
+				w.machine(name, lives("1h"))
+				w.bind("web-"+name, "node-"+name, controlled)
+			}
+			w.clock.Step(50 * time.Minute)
+			w.mustPass()
+			goOn := pause(w)
+			w.mustPass()
+			w.clock.Step(2 * time.Hour)
+			w.mustPass()
+			goOn()
+			start := w.clock.Now()
+			w.mustPass()
+			w.passUntil(start.Add(leadMost))
+			if diff := cmp.Diff([]string{"web-b"}, w.asked["node-b"]); diff != "" || len(w.deleted) > 0 || !w.fenced["node-a"] || !disrupted(w.node("node-a")) {
+				t.Errorf("capacity is prepared for (-want +got):\n%s ended %v, fenced %v", diff, w.deleted, w.fenced)
+			}
+			w.clock.SetTime(start.Add(leadMost))
+			w.mustPass()
+			if diff := cmp.Diff([]string{"a", "b"}, w.deleted); diff != "" {
+				t.Errorf("ended (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A node whose time is over while the brake holds it has its replacement kept, or prepared further.
+func TestExpiryWhileTheBrakeHolds(t *testing.T) {
+	w := newWorld(t, pool(staying))
+	w.c.passes.terminations.brake = brake.New(1)
+	w.machine("a", lives("1h"))
+	w.bind("web", "node-a", controlled)
+	w.room = "nothing to be had"
+	w.clock.Step(50 * time.Minute)
+	w.mustPass()
+	w.passUntil(epoch.Add(time.Hour))
+	w.clock.SetTime(epoch.Add(time.Hour))
+	w.c.passes.terminations.brake.Take(w.clock.Now())
+	clear(w.asked)
+	w.mustPass()
+	if diff := cmp.Diff([]string{"web"}, w.asked["node-a"]); diff != "" || len(w.deleted) > 0 {
+		t.Fatalf("capacity is prepared for (-want +got):\n%s ended %v", diff, w.deleted)
+	}
+	if w.event("a Warning ReplacementMissing: Draining without") {
+		t.Error("it is said that the node is drained")
+	}
+	w.clock.Step(time.Minute)
+	w.mustPass()
+	if diff := cmp.Diff([]string{"a"}, w.deleted); diff != "" || !w.event("a Warning ReplacementMissing: Draining without") {
+		t.Errorf("ended (-want +got):\n%s events %q", diff, w.events)
 	}
 }

@@ -20,12 +20,17 @@ func TestBrake(t *testing.T) {
 	w := newWorld(t, pool())
 	w.c.passes.terminations.brake = brake.New(3)
 	for i := range 5 {
-		w.machine(fmt.Sprintf("old-%d", 4-i), lives(fmt.Sprintf("%dm", 60-i)))
+		name := fmt.Sprintf("old-%d", 4-i)
+		w.machine(name, lives(fmt.Sprintf("%dm", 60-i)))
+		w.bind("bare-"+name, "node-"+name)
 	}
+	w.clock.Step(50 * time.Minute)
+	w.mustPass()
+	w.passUntil(epoch.Add(time.Hour))
 	for i := range 4 {
 		w.machine(fmt.Sprintf("empty-%d", i))
 	}
-	w.clock.Step(2 * time.Hour)
+	w.clock.SetTime(epoch.Add(time.Hour))
 	for minute, want := range []int{3, 6, 9, 9} {
 		w.mustPass()
 		w.clock.Step(time.Minute - time.Second)

@@ -80,7 +80,7 @@ func TestInterruption(t *testing.T) {
 		{name: "then it is drained", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(96*time.Hour))}, after: 10 * time.Minute, ends: true},
 		{name: "maintenance in five minutes", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(5*time.Minute))}, asked: "web",
 			note: "2026-03-01T12:03:45Z MaintenanceScheduled"},
-		{name: "maintenance waits for the brake", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, time.Time{})}, after: 10 * time.Minute,
+		{name: "maintenance waits for the brake", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, time.Time{})}, after: 10 * time.Minute, asked: "web",
 			setup: func(w *world) {
 				w.c.passes.terminations.brake = brake.New(1)
 				w.c.passes.terminations.brake.Take(epoch.Add(10 * time.Minute))

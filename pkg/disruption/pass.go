@@ -49,7 +49,7 @@ func newPasses(cfg *Config, pods cache.Indexer, surges *surge.Requests) passes {
 	p.unhealthy = newUnhealthy(cfg)
 	p.consolidations = newConsolidations(cfg, bound, p.cordons, p.terminations, p.replacements, p.unhealthy, p.rollOuts, surges)
 	p.replacements.moves = p.consolidations.moves
-	p.removals = &removals{bound: bound, cordons: p.cordons, terminations: p.terminations, moves: p.consolidations.moves, recorder: cfg.Recorder, clock: cfg.Clock}
+	p.removals = &removals{bound: bound, rules: p.consolidations.moves.rules, cordons: p.cordons, terminations: p.terminations, moves: p.consolidations.moves, recorder: cfg.Recorder, clock: cfg.Clock}
 	p.spares = &spares{rollOuts: p.rollOuts, terminations: p.terminations, bound: bound, rules: p.consolidations.moves.rules, recorder: cfg.Recorder, clock: cfg.Clock, changed: cfg.Recount}
 	if p.spares.changed == nil {
 		p.spares.changed = func() {}

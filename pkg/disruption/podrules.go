@@ -194,6 +194,16 @@ func (r *podRules) unevictable(bound []*knownPod, now time.Time) *consolidation.
 	return nil
 }
 
+// draining returns the first pod for which the drain of a node would have to wait, as of the last time that the budgets were read; nil: none. As in
+// Karpenter all pods count, those of DaemonSets and those without a disruption cost, too, and none does if the node has drifted and its
+// terminationGracePeriod ends the drain. Without rules nothing is known of budgets.
+func (r *podRules) draining(m *candidate, bound []*corev1.Pod, drifted bool, now time.Time) *consolidation.Kept {
+	if r == nil || drifted && hasDeadline(m) {
+		return nil
+	}
+	return r.unevictable(r.look(bound), now)
+}
+
 // moving returns the pods that need another node when theirs is emptied, without those that don't count.
 func moving(m *candidate, bound []*corev1.Pod, drifted bool, now time.Time) (out []*corev1.Pod) {
 	for _, p := range bound {

@@ -24,7 +24,8 @@ func reasons(cfg *Config, pods cache.Indexer, unhealthy *unhealthy, rollOuts *ro
 	return []reason{
 		interruption{},
 		unhealthy,
-		expiry{cfg.Taken, cfg.DryRun},
+		expiry{},
+		blockEnd{cfg.Taken},
 		drift{pods, rollOuts},
 		emptiness{pods, cfg.Nodes, cfg.Needed},
 	}
@@ -38,7 +39,8 @@ type decision struct {
 	// ending is the reason that Config.Ending gets; empty: reason. interruption sets it for instances that are already stopping or being
 	// terminated.
 	ending string
-	// at is when the node is terminated. One that has to end is drained then, whether there is capacity for its pods or not.
+	// at is when the node is terminated. One that has to end is drained then, whether there is capacity for its pods or not, unless replacements
+	// postpone that.
 	at time.Time
 	// Of a node that has to end: from prepare on, capacity for its pods is prepared elsewhere, and from avoid on it gets no pods of other
 	// nodes that are being replaced.

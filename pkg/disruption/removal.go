@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 type removals struct {
 	reasons      []reason
 	bound        nodePods
+	rules        *podRules // nil: PodDisruptionBudgets are left to the drain
 	cordons      *cordons
 	terminations *terminations
 	moves        *moves
@@ -30,6 +32,11 @@ type removals struct {
 // pass terminates nodes for one reason after another, as far as budgets and brake allow, and returns how soon the next one may be (0: none
 // is waiting). If one fails, the others go on; the failed one still counts against the budget, since its deletion may have worked.
 func (r *removals) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
+	if r.rules != nil {
+		if err := r.rules.budgets.Read(); err != nil {
+			return 0, []error{err}
+		}
+	}
 	for _, reason := range r.reasons {
 		start := r.clock.Now()
 		due, wait, err := r.due(s, reason)
@@ -83,7 +90,7 @@ func (r *removals) due(s *cluster, reason reason) (due []*decision, soon time.Du
 		if err != nil {
 			return nil, 0, err
 		}
-		if err := protected(m, bound, now, d.drift); err != nil {
+		if err := r.blocked(d, bound, now); err != nil {
 			r.recorder.Eventf(m.node, m.claim, corev1.EventTypeNormal, reasonBlocked, "Disrupt", "%v", err)
 			continue
 		}
@@ -96,6 +103,18 @@ func (r *removals) due(s *cluster, reason reason) (due []*decision, soon time.Du
 		return strings.Compare(a.claim.Name, b.claim.Name)
 	})
 	return due, soon, nil
+}
+
+// blocked returns why a node stays although it has no pods of its own: it, or a pod, asks not to be disrupted, or its drain would have to wait
+// for a pod that a PodDisruptionBudget doesn't let go. Such a drain might never end, while the node is cordoned and paid for.
+func (r *removals) blocked(d *decision, bound []*corev1.Pod, now time.Time) error {
+	if err := protected(d.candidate, bound, now, d.drift); err != nil {
+		return err
+	}
+	if by := r.rules.draining(d.candidate, bound, d.drift, now); by != nil {
+		return errors.New("disruption is blocked: " + by.Text())
+	}
+	return nil
 }
 
 // remove terminates a node that looks empty:
@@ -133,7 +152,7 @@ func (r *removals) remove(ctx context.Context, d *decision) (ended bool, err err
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) || protected(d.candidate, bound, now, d.drift) != nil {
+	if slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) || r.blocked(d, bound, now) != nil {
 		logger.V(3).Info("A pod was bound to an empty node at the last moment; the node stays")
 		return false, nil
 	}

@@ -20,6 +20,9 @@ import (
 // replaceEvery is how often a pass checks whether the replacement capacity is there.
 const replaceEvery = 2 * time.Second
 
+// heldFor is how long capacity stays reserved for the pods of a node without a pass (Replacements.Keep).
+const heldFor = time.Minute
+
 // Replacements plans capacity for the pods of nodes that have to end.
 type Replacements interface {
 	// Replace asks for capacity for these pods on other nodes, as if they had already left theirs. It returns at once. ready means that all
@@ -43,6 +46,9 @@ type replacements struct {
 	recorder     events.EventRecorder
 	// begun holds the nodes that are being replaced, by the UID of their claims. It may be lost at any moment.
 	begun map[string]*replacedNode
+	// since is since when nodes are due, by the UID of their claims, and passed when the last pass was made. They may be lost at any moment.
+	since  map[string]time.Time
+	passed time.Time
 }
 
 // replacedNode is a node that is being replaced, from its cordon until its claim is gone:
@@ -58,9 +64,14 @@ type replacedNode struct {
 // pass terminates the nodes that have to end. Capacity for their pods is prepared before that, so that a drain moves pods to nodes that
 // exist; if it isn't there in time, they are drained all the same. It returns when to run again (0: nothing is near). Disruption budgets
 // don't limit this, and neither do pods that ask not to be disrupted: the drain waits for those.
+//
+// After a pause, or by another leader, a node whose time has come meanwhile is not drained at once: the time for its replacement begins then.
 func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
 	now := r.terminations.clock.Now()
-	there := map[string]bool{}
+	if now.Sub(r.passed) > heldFor {
+		clear(r.since) // what was reserved is lost
+	}
+	there, since := map[string]bool{}, map[string]time.Time{}
 	var due []*decision
 	var avoid []string // nodes that will soon be replaced themselves
 	for _, m := range s.candidates {
@@ -84,8 +95,10 @@ func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration
 			errs = append(errs, r.cancel(ctx, m)) // what it was begun for is over: a node that is unhealthy no longer, say, expires in weeks
 		default:
 			due = append(due, d)
+			since[m.uid()] = r.dueSince(m, now)
 		}
 	}
+	r.since, r.passed = since, now
 	for uid, begun := range r.begun {
 		if !there[uid] {
 			r.capacity.Forget(begun.node)
@@ -114,11 +127,35 @@ func (r *replacements) decide(m *candidate, now time.Time) (first *decision, err
 		if err != nil {
 			return nil, err
 		}
-		if d != nil && (first == nil || r.before(d, first)) {
+		if d == nil {
+			continue
+		}
+		r.postpone(d, now)
+		if first == nil || r.before(d, first) {
 			first = d
 		}
 	}
 	return first, nil
+}
+
+// dueSince returns since when a node is due that is due now.
+func (r *replacements) dueSince(m *candidate, now time.Time) time.Time {
+	if at, known := r.since[m.uid()]; known {
+		return at
+	}
+	return now
+}
+
+// postpone leaves as much time for the replacement of a node that has become due late as for that of others: all nodes whose time came while
+// nothing was disrupted would be drained at once else, without capacity for their pods. The cloud doesn't wait, and nothing is prepared for
+// nodes of static pools.
+func (r *replacements) postpone(d *decision, now time.Time) {
+	if d.cloud || d.node == nil || d.pool != nil && d.pool.Spec.Replicas != nil {
+		return
+	}
+	if at := r.dueSince(d.candidate, now).Add(d.at.Sub(d.prepare)); at.After(d.at) {
+		d.at = at
+	}
 }
 
 // avoided reports whether a decision will end a node so soon that no pods are to be moved there.
@@ -148,7 +185,7 @@ func (r *replacements) before(d, than *decision) bool {
 //  1. Give up emptying it to save money, unless it is being drained for that already.
 //  2. Before its time is over: do nothing if it has no pods to be moved (emptiness may terminate it); otherwise
 //  3. cordon and taint it, and ask for capacity for its pods.
-//  4. When the capacity is there, or the time over, delete its claim, as soon as the brake allows.
+//  4. When the capacity is there, or the time over, delete its claim, as soon as the brake allows. Until then the capacity stays reserved.
 func (r *replacements) advance(ctx context.Context, d *decision, avoid []string, now time.Time) (time.Duration, error) {
 	if r.terminations.dry(ctx, d) {
 		return 0, nil
@@ -156,17 +193,18 @@ func (r *replacements) advance(ctx context.Context, d *decision, avoid []string,
 	if draining, err := r.moves.overtake(ctx, d); err != nil || draining && now.Before(d.at) {
 		return replaceEvery, err
 	}
-	if now.Before(d.at) {
+	brake, over := r.terminations.brake, !now.Before(d.at)
+	if !over || !d.forced && brake.Wait(now) > 0 {
 		ready, err := r.prepare(ctx, d, avoid, now)
-		if !ready || err != nil {
-			return min(replaceEvery, d.at.Sub(now)), err
+		if err != nil || !ready && !over {
+			return nearer(replaceEvery, d.at.Sub(now)), err
 		}
-	} else if begun := r.begun[d.uid()]; begun != nil && begun.missing != nil {
-		r.recorder.Eventf(d.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without replacement capacity for all pods: %v", begun.missing)
 	}
-	brake := r.terminations.brake
 	if !d.forced && (r.terminations.braked(d.candidate) || !brake.Take(now)) {
 		return brake.Wait(now), nil
+	}
+	if begun := r.begun[d.uid()]; over && begun != nil && begun.missing != nil {
+		r.recorder.Eventf(d.claim, nil, corev1.EventTypeWarning, reasonNoRoom, "Disrupt", "Draining without replacement capacity for all pods: %v", begun.missing)
 	}
 	return 0, r.terminations.end(ctx, d)
 }

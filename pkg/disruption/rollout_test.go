@@ -117,7 +117,7 @@ func TestDriftedNodesAreForced(t *testing.T) {
 		{name: "paused", pods: 1, blocked: consolidation.Paused, pool: func(p *karpv1.NodePool) {
 			p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"}
 		}},
-		{name: "static", pods: 1, blocked: consolidation.Static, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64) }},
+		{name: "static", pods: 1, blocked: consolidation.Static, pool: func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64(1)) }},
 		{name: "a pod asks not to be disrupted", forced: true, pods: 1, blocked: consolidation.Protected, setup: protectedPod},
 		{name: "a pod asks, and there is a terminationGracePeriod", forced: true, pods: 2, claim: deadline, setup: protectedPod},
 		{name: "a budget of pods", forced: true, pods: 1, blocked: consolidation.BlockedByPDB, setup: func(w *world) { w.pdb("pdb") }},

@@ -20,11 +20,12 @@ import (
 )
 
 // spares replaces the drifted nodes of static pools, one after the other. Nothing is planned: pkg/staticpool launches one node more than the pool
-// has replicas as long as the pool is in wanted, and when that node has been initialized for a while the node that has drifted for the longest
+// has replicas as long as the pool wants a spare, and when that node has been initialized for a while the node that has drifted for the longest
 // ends. Only the goroutine that makes the passes uses it, except for wanted.
 //
 //	replicas nodes, one drifted -> a spare is wanted: the budgets allow it, and nothing forbids the end of the drifted node
-//	replicas + 1 nodes          -> the drifted node ends: all nodes are initialized. No spare is wanted until it is gone
+//	replicas + 1 nodes          -> the drifted node ends: all nodes are initialized. No spare is wanted until it is gone. As long as something
+//	                               forbids its end, the spare stays: it would have to be launched again
 //	anything else               -> no spare is wanted: pkg/staticpool removes one that is too many
 type spares struct {
 	rollOuts     *rollOuts
@@ -34,18 +35,25 @@ type spares struct {
 	recorder     events.EventRecorder
 	clock        clock.Clock
 	changed      func() // as in Config
-	// wanted are the static pools that want a node more, until the next pass.
+	// wanted says of static pools whether they want a node more, until the next pass. It isn't known of the others.
 	wanted atomic.Pointer[map[string]bool]
 }
 
-// Spare reports whether a static pool is to have one node more than its replicas, which takes the place of a drifted one. Safe for concurrent
-// use.
-func (c *Controller) Spare(pool string) bool {
-	wanted := c.passes.spares.wanted.Load()
-	return wanted != nil && (*wanted)[pool]
+// Spare reports whether a static pool is to have one node more than its replicas, which takes the place of a drifted one, and whether that is
+// known: it isn't before the first pass has seen the pool, or if it isn't clear whether a drifted node was ended. Safe for concurrent use.
+func (c *Controller) Spare(pool string) (wanted, known bool) {
+	if all := c.passes.spares.wanted.Load(); all != nil {
+		wanted, known = (*all)[pool]
+	}
+	return wanted, known
 }
 
 func (p *spares) pass(ctx context.Context, s *cluster, now time.Time) (errs []error) {
+	if p.rules != nil {
+		if err := p.rules.budgets.Read(); err != nil {
+			return []error{err} // what is wanted stays as it was
+		}
+	}
 	wanted := map[string]bool{}
 	var due []*decision
 	for _, np := range s.pools {
@@ -57,69 +65,115 @@ func (p *spares) pass(ctx context.Context, s *cluster, now time.Time) (errs []er
 			errs = append(errs, err)
 			continue
 		}
+		if d != nil && (p.terminations.braked(d.candidate) || !p.terminations.brake.Take(now)) {
+			d, spare = nil, true
+		}
 		wanted[np.Name] = spare
 		if d != nil {
 			due = append(due, d)
 		}
 	}
-	maps.DeleteFunc(wanted, func(_ string, yes bool) bool { return !yes })
-	before := p.wanted.Swap(&wanted) // before anything ends: the pool has enough nodes then
-	if before == nil || !maps.Equal(*before, wanted) {
-		p.changed()
-	}
+	p.publish(wanted) // before anything ends: the pool has enough nodes then
 	for _, d := range due {
-		if p.terminations.braked(d.candidate) || !p.terminations.brake.Take(now) {
-			continue // the spare is too many until then, but pkg/staticpool counts once a minute or when told
+		if err := p.terminations.end(ctx, d); err != nil {
+			errs = append(errs, err)
+			wanted = maps.Clone(wanted)
+			delete(wanted, d.pool.Name) // it may have ended or not: until the next pass none is launched in its place, and none ended
+			p.publish(wanted)
 		}
-		errs = append(errs, p.terminations.end(ctx, d))
 	}
 	return errs
 }
 
-// decide returns which node of a static pool ends now, and whether a spare is wanted.
-func (p *spares) decide(ctx context.Context, s *cluster, np *karpv1.NodePool, now time.Time) (end *decision, spare bool, err error) {
+// publish has Spare answer from wanted, which must not be changed any more.
+func (p *spares) publish(wanted map[string]bool) {
+	if before := p.wanted.Swap(&wanted); before == nil || !maps.Equal(*before, wanted) {
+		p.changed()
+	}
+}
+
+// staticNodes are the nodes of a static pool in a pass.
+type staticNodes struct {
+	live    int64       // claims that aren't ending
+	drifted []*decision // those that are to be replaced, the first one first
+	settled bool        // all nodes are initialized, those of the present template for long enough
+	spare   bool        // one of them may be a spare: it was launched from the present template and hasn't drifted
+	fresh   *candidate  // one that takes the place of a drifted node; nil: there is none
+}
+
+// look returns the nodes of a static pool.
+func (p *spares) look(s *cluster, np *karpv1.NodePool, now time.Time) staticNodes {
 	r := p.rollOuts.of(np.Name)
-	var drifted []*decision
-	live, booting, fresh := int64(0), false, (*candidate)(nil)
+	out := staticNodes{settled: true}
 	for _, m := range s.candidates {
 		if m.pool != np || m.claim.DeletionTimestamp != nil || p.terminations.deleted[m.uid()] {
 			continue
 		}
-		live++
+		out.live++
 		since, reason := driftOf(m.claim)
 		up := condition(m.claim, karpv1.ConditionTypeInitialized)
 		switch {
 		case up == nil:
-			booting = true
+			out.settled, out.spare = false, true
 		case reason != "" && !r.again[m.claim.UID]:
-			drifted = append(drifted, &decision{candidate: m, reason: string(karpv1.DisruptionReasonDrifted), since: since, message: "it has drifted (" + string(reason) + ")", drift: true})
-		case r.launched(m) && now.Sub(up.LastTransitionTime.Time) >= provedAfter:
-			fresh = m
+			out.drifted = append(out.drifted, &decision{candidate: m, reason: string(karpv1.DisruptionReasonDrifted), since: since, message: "it has drifted (" + string(reason) + ")", drift: true})
+		case r.launched(m):
+			out.spare = true
+			if now.Sub(up.LastTransitionTime.Time) >= provedAfter {
+				out.fresh = m
+			} else {
+				out.settled = false
+			}
 		}
 	}
-	slices.SortFunc(drifted, func(a, b *decision) int {
+	slices.SortFunc(out.drifted, func(a, b *decision) int {
 		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.claim.Name, b.claim.Name))
 	})
-	total, disrupting := p.terminations.count(s, np, p.terminations.unavailable)
-	if len(drifted) == 0 || paused(drifted[0].candidate) || budgets.Allowed(np.Spec.Disruption.Budgets, p.clock, total, karpv1.DisruptionReasonDrifted) <= disrupting {
+	return out
+}
+
+// decide returns which node of a static pool ends now, and whether a spare is wanted.
+func (p *spares) decide(ctx context.Context, s *cluster, np *karpv1.NodePool, now time.Time) (end *decision, spare bool, err error) {
+	pool := p.look(s, np, now)
+	missing := *np.Spec.Replicas + 1 - pool.live
+	if len(pool.drifted) == 0 || missing > 1 {
 		return nil, false, nil
 	}
-	target, err := p.first(drifted, now)
-	if target == nil || err != nil || p.terminations.dry(ctx, target) {
+	before, known := false, false
+	if all := p.wanted.Load(); all != nil {
+		before, known = (*all)[np.Name]
+	}
+	// A spare that is there stays until it has taken the place of a drifted node. What one node is too many for else ends: the pool is scaled in.
+	there := missing <= 0 && pool.spare && (before || !known)
+	total, disrupting := p.terminations.count(s, np, p.terminations.unavailable)
+	if paused(pool.drifted[0].candidate) || budgets.Allowed(np.Spec.Disruption.Budgets, p.clock, total, karpv1.DisruptionReasonDrifted) <= disrupting {
+		return nil, there, nil
+	}
+	target, err := p.first(pool.drifted, now)
+	switch {
+	case err != nil:
 		return nil, false, err
-	}
-	switch missing := *np.Spec.Replicas + 1 - live; {
-	case missing > 1 || missing < 0:
-		return nil, false, nil // the pool is being scaled
+	case target == nil && missing == 1 && before: // the node that was launched may not be seen yet
+		return nil, !p.held(np.Name, now), nil
+	case target == nil || missing < 0 || p.terminations.dry(ctx, target):
+		return nil, there, nil
 	case missing == 1:
-		var policy consolidation.Policy
-		p.rollOuts.policy(np.Name, &policy, now)
-		return nil, policy.Held == "", nil
-	case booting || fresh == nil:
+		return nil, !p.held(np.Name, now), nil
+	case !pool.settled:
 		return nil, true, nil
+	case pool.fresh == nil:
+		target.message += ", and its pool has one node too many"
+	default:
+		target.message += fmt.Sprintf(", and NodeClaim %s takes its place", pool.fresh.claim.Name)
 	}
-	target.message += fmt.Sprintf(", and NodeClaim %s takes its place", fresh.claim.Name)
 	return target, false, nil
+}
+
+// held reports whether no node of the pool may be launched for a drifted one now.
+func (p *spares) held(pool string, now time.Time) bool {
+	var policy consolidation.Policy
+	p.rollOuts.policy(pool, &policy, now)
+	return policy.Held != ""
 }
 
 // first returns the first node that nothing keeps from being ended; nil: there is none.
@@ -136,13 +190,8 @@ func (p *spares) first(drifted []*decision, now time.Time) (*decision, error) {
 			p.recorder.Eventf(d.node, d.claim, corev1.EventTypeNormal, reasonBlocked, "Disrupt", "%v", err)
 			continue
 		}
-		if p.rules != nil && !hasDeadline(d.candidate) {
-			if err := p.rules.budgets.Read(); err != nil {
-				return nil, err
-			}
-			if p.rules.unevictable(p.rules.look(bound), now) != nil {
-				continue
-			}
+		if p.rules.draining(d.candidate, bound, true, now) != nil {
+			continue
 		}
 		return d, nil
 	}

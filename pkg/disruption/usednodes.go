@@ -121,6 +121,9 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 		return k
 	}
 	if !slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) {
+		if by := u.rules.draining(m, bound, drifted, now); by != nil {
+			return by
+		}
 		if drifted {
 			return &consolidation.Kept{Kind: consolidation.OtherReason, Message: "the node is empty and drifted: it is removed as soon as the pool's disruption budgets allow"}
 		}

@@ -91,6 +91,11 @@ func TestWhatBlocksAUsedNode(t *testing.T) {
 			w.bind("x", "node-a", controlled, bad("its volume is gone"))
 		}},
 		{name: "a budget", kind: consolidation.BlockedByPDB, text: "the PodDisruptionBudget pdb allows no eviction of pod default/web", setup: func(w *world) { w.pdb("pdb") }},
+		{name: "empty, and a budget", empty: true, kind: consolidation.BlockedByPDB, text: "the PodDisruptionBudget pdb allows no eviction of pod default/d",
+			pool: func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} }, setup: func(w *world) {
+				w.pdb("pdb")
+				w.bind("d", "node-a", daemon, web)
+			}},
 		{name: "the claim is being deleted", kind: consolidation.Disrupting, text: "the node is being disrupted: its NodeClaim is being deleted", setup: func(w *world) {
 			if err := w.claims.Delete(w.t.Context(), w.claim("a")); err != nil {
 				w.t.Fatal(err)

@@ -72,8 +72,9 @@ type Parts struct {
 	Gangs   provisioning.Gangs // nil: no plugin handles groups
 	Daemons func() []*capacity.DaemonSet
 	Judge   staticpool.Judge
-	// Spare reports whether a static pool is to have one node more than its replicas, to take the place of another; nil: none is.
-	Spare func(pool string) bool
+	// Spare reports whether a static pool is to have one node more than its replicas, to take the place of another, and whether that is known
+	// yet; nil: none is.
+	Spare func(pool string) (wanted, known bool)
 	// Spending is asked before anything is bought; nil: there is no guard.
 	Spending *spending.Guard
 	// Hold, when set, returns why nothing may be launched now (another controller owns nodes and claims), or nil. Changed has to be called
@@ -127,7 +128,7 @@ func New(cfg Config, p Parts) *Controllers {
 		p.Judge = func(*corev1.Pod, time.Time) (float64, bool) { return 1, false }
 	}
 	if p.Spare == nil {
-		p.Spare = func(string) bool { return false }
+		p.Spare = func(string) (wanted, known bool) { return false, true }
 	}
 	if p.Hold == nil {
 		p.Hold = func() error { return nil }

@@ -21,7 +21,7 @@ type Controller struct {
 	pools      func() []*capacity.Pool
 	daemons    func() []*capacity.DaemonSet
 	occupancy  *occupancy
-	spare      func(pool string) bool
+	spare      func(pool string) (wanted, known bool)
 	headroom   func() (n int, why string)
 	committer  provisioning.Committer
 	paused     func() bool
@@ -39,8 +39,9 @@ type Parts struct {
 	Daemons func() []*capacity.DaemonSet
 	Nodes   Nodes
 	Judge   Judge
-	// Spare reports whether a pool is to have one node more than its replicas, which takes the place of another.
-	Spare func(pool string) bool
+	// Spare reports whether a pool is to have one node more than its replicas, which takes the place of another, and whether that is known yet:
+	// as long as it isn't, no node more is launched and none is ended.
+	Spare func(pool string) (wanted, known bool)
 	// Headroom returns how many more claims may be in flight, and why there may be no more than that.
 	Headroom  func() (n int, why string)
 	Committer provisioning.Committer
@@ -113,10 +114,11 @@ func (s *Controller) Keep(ctx context.Context) (again bool) {
 	}
 	for _, p := range pools {
 		want := *p.Replicas
-		if s.spare(p.Name) {
+		spare, known := s.spare(p.Name)
+		if spare {
 			want++
 		}
-		if have[p.Name] == want {
+		if have[p.Name] == want || !known && have[p.Name] > want {
 			s.state.shortage(p.Name, "")
 			continue
 		}
@@ -151,11 +153,11 @@ func (s *Controller) keepPool(ctx context.Context, p *capacity.Pool) {
 		return // the deletion of the pool ends its nodes
 	}
 	liveClaims := s.liveClaims(p.Name, written, ending)
-	spare := s.spare(p.Name)
+	spare, known := s.spare(p.Name)
 	switch n := int64(len(liveClaims)) - replicas; {
 	case n > 1 && spare:
 		s.shrink(ctx, p, liveClaims, int(n-1))
-	case n > 0 && !spare:
+	case n > 0 && !spare && known:
 		s.shrink(ctx, p, liveClaims, int(n))
 	case n < 0:
 		s.grow(ctx, p, -n, false)
