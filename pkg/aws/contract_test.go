@@ -184,6 +184,62 @@ func TestProtectedInstanceKeepsNoOtherAlive(t *testing.T) {
 	}
 }
 
+// Where the permission to terminate is missing, a batch isn't halved to the end; where some instances of it are another owner's, the others end.
+func TestTerminateWithoutPermission(t *testing.T) {
+	const many = 16
+	for _, tt := range []struct {
+		name    string
+		refused []int // which instances; nil: all
+		calls   int   // at most
+	}{
+		{name: "of none", calls: 5},
+		{name: "of one in each half", refused: []int{3, 12}, calls: 30},
+		{name: "of neighbours", refused: []int{4, 5}, calls: 30},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.SetNodeClass(nodeClass())
+			w.types("default")
+			res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", many, offer("m5.large", "a", "on-demand"))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ids, refused []string
+			for i := range res.Instances {
+				ids = append(ids, res.Instances[i].ID)
+			}
+			for _, i := range tt.refused {
+				refused = append(refused, ids[i])
+			}
+			if len(refused) == 0 {
+				refused = ids
+			}
+			calls := 0
+			w.sim.Before("TerminateInstances", func(r *sim.Request) *sim.Fault {
+				calls++
+				for key, values := range r.Form {
+					if strings.HasPrefix(key, "InstanceId") && slices.ContainsFunc(values, func(id string) bool { return slices.Contains(refused, id) }) {
+						return &sim.Fault{Code: "UnauthorizedOperation", Message: "You are not authorized to perform this operation."}
+					}
+				}
+				return nil
+			})
+			answers := w.terminateAll(w.ctx, ids)
+			for _, id := range ids {
+				if a, ok := answers[id]; !ok || (a.Err != nil) != slices.Contains(refused, id) {
+					t.Errorf("terminating %s: %v, answered: %v", id, a.Err, ok)
+				}
+			}
+			if calls > tt.calls {
+				t.Errorf("%d calls, want %d at most", calls, tt.calls)
+			}
+			if live := w.sim.Live(); len(live) != len(refused) {
+				t.Errorf("%d instances live on, want %d", len(live), len(refused))
+			}
+		})
+	}
+}
+
 // A record that lacks what every request has is stale. It must not end the process, which would read it again.
 func TestRecordedRequestOfNothing(t *testing.T) {
 	var packed bytes.Buffer

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -37,6 +37,7 @@ type instances struct {
 	seen      *drift.Seen // what may drift of instances
 	describes *batcher.Batcher[string, described]
 	ends      *batcher.Batcher[string, struct{}]
+	turns     atomic.Uint32 // which instance of a refused batch is tried alone next
 }
 
 func newInstances(api sdk.InstanceAPI, c clock.WithTicker, s *classes, j *bootstrap.ClusterReader, e *unavailable.Memory, o ownership.Owner) *instances {
@@ -262,36 +263,4 @@ func (l *instances) TagClaim(ctx context.Context, id, claim, nodeName string) er
 	}
 	_, err := l.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sdk.SortedTags(tags)})
 	return sdk.Wrap(err, "tagging instance "+id)
-}
-
-// Terminate terminates an instance. Nil means that EC2 accepted this or an earlier request. Calls at about the same time share a
-// request.
-func (l *instances) Terminate(ctx context.Context, id string) error {
-	if _, err := l.ends.Do(ctx, id); err != nil {
-		return sdk.Wrap(err, "terminating instance "+id)
-	}
-	return nil
-}
-
-// terminateAll terminates a batch. One id that EC2 does not know, or may not terminate, fails the request for all; such a batch is halved until
-// each of these ids is alone.
-func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]batcher.Answer[struct{}] {
-	out := make(map[string]batcher.Answer[struct{}], len(ids))
-	var end func(ids []string)
-	end = func(ids []string) {
-		_, err := l.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
-		if (sdk.IsNotFound(err) || sdk.IsRefused(err)) && len(ids) > 1 {
-			end(ids[:len(ids)/2])
-			end(ids[len(ids)/2:])
-			return
-		}
-		if err == nil {
-			klog.FromContext(ctx).V(2).Info("Terminated instances", "instances", ids)
-		}
-		for _, id := range ids {
-			out[id] = batcher.Answer[struct{}]{Err: err}
-		}
-	}
-	end(ids)
-	return out
 }

@@ -182,6 +182,32 @@ func TestUnhealthy(t *testing.T) {
 	}
 }
 
+// The deadline of a drain is recorded before the deletion. If that fails for long, the deadline is recorded anew: package lifecycle would take
+// an old one for that of another deletion.
+func TestDeadlineOfADeletionThatFails(t *testing.T) {
+	w := newWorld(t, pool(staying))
+	w.room = "ready"
+	w.repairs()
+	w.many("a", 4)
+	w.becomes("a0", corev1.NodeReady, corev1.ConditionUnknown)
+	w.failDelete = true
+	recorded := func(after time.Duration) string {
+		w.clock.SetTime(epoch.Add(after))
+		_, _ = w.pass() // fails, as the deletion does
+		return w.claim("a0").Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey]
+	}
+	at := func(after time.Duration) string { return epoch.Add(after).Format(time.RFC3339) }
+	for _, tt := range []struct{ pass, want time.Duration }{
+		{30 * time.Minute, 30 * time.Minute},
+		{30*time.Minute + 50*time.Second, 30 * time.Minute},
+		{36 * time.Minute, 36 * time.Minute},
+	} {
+		if got := recorded(tt.pass); got != at(tt.want) {
+			t.Errorf("after %s the deadline is %s, want %s", tt.pass, got, at(tt.want))
+		}
+	}
+}
+
 // Nodes that end anyway don't count as unhealthy, and why a node is kept is said as long as it isn't repaired.
 func TestUnhealthyNodesThatEnd(t *testing.T) {
 	w := newWorld(t, pool(staying))

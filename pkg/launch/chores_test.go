@@ -13,7 +13,7 @@ import (
 // slowNotes are Claims whose records are never written in time.
 type slowNotes struct{ *world }
 
-func (s slowNotes) RecordLaunchFailed(ctx context.Context, _, _, _ string) error {
+func (s slowNotes) RecordLaunchFailed(ctx context.Context, _ *capacity.Claim, _, _ string) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -33,11 +33,24 @@ type cleanup struct {
 }
 
 // cancel deletes a claim that was never launched and that no pod needs.
-func (cl *cleanup) cancel(ctx context.Context, claim string) {
-	if err := cl.claims.Delete(ctx, claim); err != nil {
+func (cl *cleanup) cancel(ctx context.Context, claim string) { cl.end(ctx, claim, cl.uid(claim)) }
+
+// uid returns the UID of the claim that has the name now, or "".
+func (cl *cleanup) uid(claim string) string {
+	if c := cl.claims.Current(claim); c != nil {
+		return c.UID
+	}
+	return ""
+}
+
+// end deletes the claim with that UID. A user may write another one of its name at any moment, which stays, with all that is known of it.
+func (cl *cleanup) end(ctx context.Context, claim, uid string) {
+	if err := cl.claims.Delete(ctx, claim, uid); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not delete a claim that is not needed any more; it will be collected", "nodeClaim", claim)
 	}
-	cl.forget(claim)
+	if now := cl.uid(claim); now == "" || uid == "" || now == uid {
+		cl.forget(claim)
+	}
 	cl.triggers.Recount()
 }
 
@@ -71,21 +84,26 @@ func (cl *cleanup) fail(ctx context.Context, by provisioning.Requester, claims [
 		if now != nil && by.Failed(ctx, now, reason, why) {
 			continue
 		}
-		cl.calls.background(ctx, func() { cl.giveUp(ctx, name, reason, why) })
+		this := c
+		if now != nil {
+			this = now // it may have been written since
+		}
+		cl.calls.background(ctx, func() { cl.giveUp(ctx, this, reason, why) })
 	}
 }
 
 // giveUp records why a claim's launch failed and deletes the claim. No launch of it may be under way.
-func (cl *cleanup) giveUp(ctx context.Context, name, reason, why string) {
-	if err := cl.claims.RecordLaunchFailed(ctx, name, reason, why); err != nil {
-		klog.FromContext(ctx).V(3).Info("Could not record why the launch failed", "nodeClaim", name, "err", err)
+func (cl *cleanup) giveUp(ctx context.Context, c *capacity.Claim, reason, why string) {
+	if err := cl.claims.RecordLaunchFailed(ctx, c, reason, why); err != nil {
+		klog.FromContext(ctx).V(3).Info("Could not record why the launch failed", "nodeClaim", c.Name, "err", err)
 	}
-	cl.cancel(ctx, name)
+	cl.end(ctx, c.Name, c.UID)
 }
 
 // Cancel deletes a claim that no pod needs any more, in the background.
 func (cl *cleanup) Cancel(ctx context.Context, claim string) {
-	cl.calls.background(ctx, func() { cl.cancel(ctx, claim) })
+	uid := cl.uid(claim)
+	cl.calls.background(ctx, func() { cl.end(ctx, claim, uid) })
 }
 
 // EndUnused terminates instances before their kubelets register: the gang that they were launched for can't be placed, and no other pod took

@@ -164,16 +164,34 @@ func (w *world) RecordLaunched(_ context.Context, of *capacity.Claim, i capacity
 	})
 }
 
-func (w *world) RecordLaunchFailed(context.Context, string, string, string) error { return nil }
+func (w *world) RecordBatchUnlessLater(ctx context.Context, of *capacity.Claim, batch capacity.LaunchBatch) (*capacity.Claim, error) {
+	w.mu.Lock()
+	now := w.stored[of.Name]
+	if now != nil {
+		w.claims[of.Name] = now
+	}
+	w.mu.Unlock()
+	if now != nil && (now.ProviderID != "" || now.LaunchBatch != nil && now.LaunchBatch.Attempt > batch.Attempt) {
+		cp := *now
+		return &cp, nil
+	}
+	return nil, w.RecordBatch(ctx, of, batch)
+}
+
+func (w *world) RecordLaunchFailed(context.Context, *capacity.Claim, string, string) error {
+	return nil
+}
 
 func (w *world) RecordNode(_ context.Context, name string, inst capacity.Instance) error {
 	return w.onClaim(name, func(c *capacity.Claim) { c.NodeName = inst.NodeName })
 }
 
-func (w *world) Delete(_ context.Context, name string) error {
+func (w *world) Delete(_ context.Context, name, uid string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.claims, name)
+	if c := w.claims[name]; c == nil || uid == "" || c.UID == uid {
+		delete(w.claims, name)
+	}
 	return w.after("Delete")
 }
 

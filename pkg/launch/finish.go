@@ -78,7 +78,9 @@ func (f *finisher) finishNode(ctx context.Context, by provisioning.Requester, c 
 		return
 	}
 	recorded = recorded && inst.SameMachine(known) && len(c.Allocatable) > 0 && !known.NameUnsure
-	inst = known
+	if inst = known; c.ImageID == "" {
+		c.ImageID = inst.ImageID // the answer to a launch doesn't name it; RecordNode records it
+	}
 	if !f.awaitType(ctx, c, inst) {
 		return
 	}
@@ -279,7 +281,7 @@ func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1
 	for _, r := range rejected {
 		klog.FromContext(ctx).V(2).Info("The filters refuse a planned pod on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)
-		f.spending.RejectedByFilters(c.Name, f.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false, false)
+		f.spending.RejectedByFilters(c.Name, f.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false)
 		f.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Replan(refs[r.Step].UID, c.Name, r.Plugin+": "+r.Reason, now)
 		})

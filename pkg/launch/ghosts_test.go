@@ -317,8 +317,8 @@ func (s slowClaims) Create(ctx context.Context, c *capacity.Claim) (*capacity.Cl
 	return s.world.Create(ctx, c)
 }
 
-func (s slowClaims) Delete(ctx context.Context, name string) error {
-	err := s.world.Delete(ctx, name)
+func (s slowClaims) Delete(ctx context.Context, name, uid string) error {
+	err := s.world.Delete(ctx, name, uid)
 	s.deleted <- true
 	return err
 }

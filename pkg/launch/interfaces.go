@@ -52,14 +52,18 @@ type ClaimLog interface {
 	Take(ctx context.Context, c *capacity.Claim) error
 	// RecordRefused records on a claim why nothing is launched for it; again: the launch will be tried again.
 	RecordRefused(ctx context.Context, name, reason, message string, again bool) error
-	// RecordBatch and RecordLaunched write to this very claim: if another claim has its name now, they return a NotFound error.
+	// RecordBatch, RecordLaunched and RecordLaunchFailed write to this very claim: if another claim has its name now, they return a NotFound error.
 	RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) error
+	// RecordBatchUnlessLater is RecordBatch unless the API server, asked past every cache, has a later attempt recorded on the claim, or its
+	// instance: then it returns the claim as it is there, and Claim does so, too.
+	RecordBatchUnlessLater(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) (later *capacity.Claim, err error)
 	RecordSlots(ctx context.Context, name string, slots []capacity.Slot) error
 	RecordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string, total, allocatable capacity.Resources) error
-	RecordLaunchFailed(ctx context.Context, name, reason, message string) error
+	RecordLaunchFailed(ctx context.Context, c *capacity.Claim, reason, message string) error
 	// RecordNode records what is known about the instance once its Node exists: the Node's name and the image.
 	RecordNode(ctx context.Context, name string, inst capacity.Instance) error
-	Delete(ctx context.Context, name string) error
+	// Delete deletes the claim with that UID; if uid is empty, whatever claim has the name.
+	Delete(ctx context.Context, name, uid string) error
 	// Drop deletes a claim unless the API server, asked past every cache, has a launch recorded on it: then it returns the claim as it is
 	// there, and Claim does so, too.
 	Drop(ctx context.Context, name string) (launched *capacity.Claim, err error)

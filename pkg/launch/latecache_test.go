@@ -2,6 +2,7 @@ package launch
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -181,5 +182,35 @@ func TestLaunchBatchWaitsForTheAnswersAboutAllItsClaims(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The last leader had recorded one attempt and went on to the next, which the cache doesn't show: of one claim it shows the first attempt, of the
+// other none. The record of the second isn't overwritten, or its instances would belong to no claim, and only that one is resumed.
+func TestResumedLaunchOverwritesNoLaterAttempt(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	attempt := func(n int) *capacity.LaunchBatch {
+		return &capacity.LaunchBatch{Token: fmt.Sprint("t", n), Attempt: n, Claims: []string{"a", "b"}, Pool: "pool", NodeClass: "class", CapacityType: "on-demand",
+			For: capacity.ForPool, Offers: []capacity.OfferKey{{InstanceType: "small", Zone: "a", CapacityType: "on-demand"}}, Request: fmt.Append(nil, "r", n)}
+	}
+	claim := func(name string, batch *capacity.LaunchBatch) *capacity.Claim {
+		return &capacity.Claim{Name: name, UID: name, Pool: "pool", NodeClass: "class", LaunchBatch: batch, Allocatable: capacity.Resources{"cpu": 1000}}
+	}
+	a, b := claim("a", attempt(1)), claim("b", nil)
+	w.claims["a"], w.claims["b"] = claim("a", attempt(1)), claim("b", nil)
+	w.stored = map[string]*capacity.Claim{"a": claim("a", attempt(2)), "b": claim("b", attempt(2))}
+	if _, err := w.Launch(t.Context(), *attempt(2)); err != nil {
+		t.Fatal(err)
+	}
+	w.parts.resumption.resume(t.Context(), attempt(1), []*capacity.Claim{a, b}, []*capacity.Claim{a, b})
+	w.settled()
+	for _, name := range []string{"a", "b"} {
+		if c := w.claims[name]; c == nil || c.ProviderID == "" || c.LaunchBatch.Attempt != 2 {
+			t.Errorf("claim %s is %+v, want it with an instance of the second attempt", name, c)
+		}
+	}
+	if n := len(w.instances); n != 2 || w.requests["t1"] != "" || w.calls["Terminate"] > 0 {
+		t.Errorf("%d instances, the first attempt was repeated: %v, %d terminations", n, w.requests["t1"] != "", w.calls["Terminate"])
 	}
 }

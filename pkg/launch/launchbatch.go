@@ -134,7 +134,7 @@ func (b *batchLauncher) prepare(ctx context.Context, w *batch) (capacity.LaunchB
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
 		needed, why := w.requester.Needed(c.Name)
 		if !needed { // earlier calls have been answered: no instance can still arrive
-			b.calls.background(ctx, func() { b.cleanup.giveUp(ctx, c.Name, "NotNeeded", why) })
+			b.calls.background(ctx, func() { b.cleanup.giveUp(ctx, c, "NotNeeded", why) })
 		}
 		return !needed
 	})

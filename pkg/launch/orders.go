@@ -156,7 +156,7 @@ func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 	}
 	if c.Order.Provisioned {
 		klog.FromContext(ctx).V(2).Info("Deleting a claim of another provisioner that was never launched; its pods are planned for anew", "nodeClaim", c.Name)
-		s.cleanup.giveUp(ctx, c.Name, "NotLaunched", "created by another provisioner and never launched; its pods are planned for anew")
+		s.cleanup.giveUp(ctx, c, "NotLaunched", "created by another provisioner and never launched; its pods are planned for anew")
 		return
 	}
 	if err := s.claims.NodeClassProblem(c.NodeClass); err != nil {
@@ -218,7 +218,7 @@ func (s *standalone) withoutClass(ctx context.Context, c *capacity.Claim, why st
 	if err := s.claims.RecordRefused(ctx, c.Name, reason, objects.OneLine("spec.nodeClassRef.name: "+ends), false); err != nil {
 		klog.FromContext(ctx).V(3).Info("Could not record why a claim is not launched", "nodeClaim", c.Name, "err", err)
 	}
-	s.cleanup.cancel(ctx, c.Name)
+	s.cleanup.end(ctx, c.Name, c.UID)
 }
 
 // resolve finds the offerings that a standalone NodeClaim can be launched as, or returns which field asks for something that can't be had;

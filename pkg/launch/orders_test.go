@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 func TestClaimMadeByHandBecomesANode(t *testing.T) {
@@ -385,4 +386,23 @@ func TestOrdersWaitForAnotherOwnerToGo(t *testing.T) {
 	w.mu.Unlock()
 	w.goes()
 	w.until("a node", func() bool { return w.isNode("mine") })
+}
+
+// A user deletes a NodeClaim and writes it again under its name while the first one is being given up. The second one stays, and is launched.
+func TestAClaimOfTheSameNameStays(t *testing.T) {
+	w, _ := guarded(t, spending.Config{})
+	w.writes("desk", func(c *capacity.Claim) { c.UID = "second" })
+	w.parts.orders.refuseOrder(t.Context(), w.claims["desk"], "NodeClassNotReady", "later", true)
+	w.parts.cleanup.giveUp(t.Context(), &capacity.Claim{Name: "desk", UID: "first"}, "NotLaunched", "it was never launched")
+	w.settled()
+	if w.claims["desk"] == nil {
+		t.Error("the claim that has the name now was deleted")
+	}
+	if w.parts.orders.orders["desk"] == nil {
+		t.Error("what is known of the claim that has the name now was forgotten: it is launched at once, whatever was recorded")
+	}
+	w.parts.cleanup.giveUp(t.Context(), &capacity.Claim{Name: "desk", UID: "second"}, "NotLaunched", "it was never launched")
+	if w.claims["desk"] != nil {
+		t.Error("the claim that was given up is still there")
+	}
 }

@@ -302,7 +302,10 @@ func (r *resumption) resume(ctx context.Context, rec *capacity.LaunchBatch, miss
 			return
 		}
 		if err == nil {
-			missing, err = r.recordRest(ctx, rec, missing)
+			missing, err = r.recordRest(ctx, rec, missing, all)
+		}
+		if err == nil && len(missing) == 0 {
+			return
 		}
 		var insts []capacity.Instance
 		if err == nil {
@@ -369,22 +372,29 @@ func (r *resumption) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]c
 
 // recordRest writes the batch's record on those of its claims that don't have it: the last leader crashed while it was writing the records.
 // The repeated call launches an instance for each of these claims, too, and termination and garbage collection need the record, so it is
-// written before the call. Claims that are gone are left out.
-func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim) ([]*capacity.Claim, error) {
+// written before the call. Claims that are gone are left out, and so are those of which the cache was behind: the last leader went on to another
+// attempt, which is resumed instead.
+func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing, all []*capacity.Claim) ([]*capacity.Claim, error) {
+	if !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !c.LaunchedBy(rec) }) {
+		return missing, nil
+	}
 	var left []*capacity.Claim
+	later := map[string][]*capacity.Claim{} // by the token of their own launch batch
 	for _, c := range missing {
-		if !c.LaunchedBy(rec) {
-			switch err := r.claims.RecordBatch(ctx, c, *rec); {
-			case apierrors.IsNotFound(err):
-				continue
-			case err != nil:
-				return missing, fmt.Errorf("recording the launch on NodeClaim %s: %w", c.Name, err)
-			}
+		switch now, err := r.claims.RecordBatchUnlessLater(ctx, c, *rec); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return missing, fmt.Errorf("recording the launch on NodeClaim %s: %w", c.Name, err)
+		case now == nil:
 			own := *c
 			own.LaunchBatch = rec
-			c = &own
+			left = append(left, &own)
+		case now.ProviderID == "" && !now.Deleting:
+			later[now.LaunchBatch.Token] = append(later[now.LaunchBatch.Token], now)
 		}
-		left = append(left, c)
+	}
+	for _, claims := range later {
+		r.calls.wg.Go(func() { r.resume(ctx, claims[0].LaunchBatch, claims, all) })
 	}
 	return left, nil
 }

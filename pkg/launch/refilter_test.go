@@ -1,15 +1,19 @@
 package launch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // A kubelet registers before its node is verified as launched, and the first of two pods is placed there. The scheduler's cache counts that
@@ -77,5 +81,46 @@ func TestANodeIsVerifiedWhilePodsComeToIt(t *testing.T) {
 				t.Errorf("%d pods were placed", placed)
 			}
 		})
+	}
+}
+
+// A plan may be overtaken before its instance is a node: other pods of the workload come or go, and the spread refuses the planned pod there. That is
+// forgiven twice, as it is when the pod's own scheduling cycle finds out (docs/guard.md).
+func TestAnInstanceThatIsOvertakenBeforeItIsANode(t *testing.T) {
+	w, clock := guarded(t, spending.Config{})
+	const forgiven = 2
+	w.submit(forgiven + 1)
+	class, err := w.pending.Classes.Class(w.pod(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	workload := w.spending.WorkloadOf(w.pod(0))
+	refused := 0
+	w.rejects = func(capacity.Trial) []capacity.Rejection {
+		refused++
+		return []capacity.Rejection{{Step: 0, Plugin: "PodTopologySpread", Reason: "node(s) didn't match pod topology spread constraints"}}
+	}
+	for i := range forgiven + 1 {
+		pod := w.pod(i)
+		c := &capacity.Claim{Name: fmt.Sprint("c", i), UID: fmt.Sprint("c", i), Pool: "pool", NodeClass: "class", CreatedAt: clock.Now(), Launched: true,
+			Purchase: &guard.Purchase{Round: fmt.Sprint("r", i), Workloads: []guard.Workload{workload}}}
+		w.spending.Buy(c, nil, map[types.UID]guard.Workload{pod.UID: workload})
+		w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+			l.AddNode(c.Name, &capacity.Node{Name: c.Name}, nil, true, now)
+			l.Commit("plan", []capacity.Placement{{Class: class, Pod: capacity.RefOf(pod), Node: c.Name}}, now)
+		})
+		clock.Step(time.Second)
+		before, after := w.pod(100+i), w.pod(100+i)
+		after.Spec.NodeName = "elsewhere"
+		w.spending.Pods().OnUpdate(before, after)
+		w.parts.finisher.refilter(t.Context(), c, w.NodeFor(c, capacity.Instance{NodeName: "n", ProviderID: "aws:///a/i"}, nil))
+		w.spending.Ended(c.Name, true)
+		why, _ := w.spending.Check(1, w.parts.claims.All).Refuses(&capacity.Pool{Name: "pool", NodeClass: "class"}, nil, []guard.Workload{workload}, nil, false, "")
+		if paused := why != ""; paused != (i == forgiven) {
+			t.Errorf("after %d instances launches are paused: %v, %s", i+1, paused, why)
+		}
+		if refused != i+1 {
+			t.Fatalf("the filters have refused %d instances, want %d", refused, i+1)
+		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
 // byWebhook returns what a client gets when a webhook denies a request.
@@ -164,5 +166,42 @@ func TestRefusedNodesHoldNothingUp(t *testing.T) {
 			t.Errorf("they were bound after %s", took)
 		}
 		w.stop()
+	})
+}
+
+// The answer to a launch doesn't name the image; EC2 shows it later. A Node that is refused counts for that image all the same, and launches go on
+// once a dry run finds it accepted.
+func TestARefusedNodeOfAnImageThatTheLaunchDoesNotName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.budget = &spending.Config{}
+		w.leads()
+		c := &capacity.Claim{Name: "c", UID: "c", Pool: "pool", NodeClass: "class", CreatedAt: time.Now(), Purchase: &guard.Purchase{Round: "r"}}
+		w.claims["c"] = c
+		w.parts.claims.keep(c)
+		of := func(image string) capacity.NodeOffer {
+			return capacity.NodeOffer{Type: &capacity.InstanceType{Name: "small", Image: image}, Offer: capacity.Offer{Zone: "a"}}
+		}
+		w.spending.Buy(c, []capacity.NodeOffer{of("ami-1"), of("ami-2")}, nil)
+		launched := capacity.Instance{ID: "i-1", ProviderID: "aws:///a/i-1", InstanceType: "small", Zone: "a", CapacityType: "on-demand", LaunchedAt: time.Now()}
+		shown := launched
+		shown.State, shown.NodeName, shown.ImageID = capacity.InstanceRunning, "n", "ami-1"
+		w.instances["i-1"] = shown
+		w.denies = func(*corev1.Node) error { return byWebhook(0) }
+		w.parts.finisher.finish(t.Context(), ledgerRequester{w.reservations}, c, launched, nil)
+		w.settled()
+
+		stopped := func(image string) bool {
+			why, _ := w.spending.Check(1, w.parts.claims.All).Refuses(&capacity.Pool{Name: "pool", NodeClass: "class"}, []capacity.NodeOffer{of(image)}, nil, nil, false, "")
+			return why != ""
+		}
+		if !stopped("ami-1") || stopped("ami-2") {
+			t.Errorf("launches of the image are paused: %v, those of another one: %v", stopped("ami-1"), stopped("ami-2"))
+		}
+		time.Sleep(time.Hour)
+		w.parts.writer.RetryNodes(t.Context()) // which the API server accepts now
+		if w.calls["TryNode"] == 0 {
+			t.Error("it is never found out whether the Node is accepted")
+		}
 	})
 }

@@ -64,6 +64,11 @@ func (f *finalization) reconcile(ctx context.Context, l *life) (time.Duration, e
 	return 0, nil
 }
 
+// staleDeadline is how long before a claim's deletion its recorded deadline may lie and still count. An older one was recorded for a deletion
+// that never came, and would end pods without a drain. It is long because the record's clock and that of the API server, which sets the time
+// of the deletion, may be minutes apart; whoever deletes a claim records its deadline anew before that (pkg/disruption).
+const staleDeadline = ownPatience
+
 // deadline returns when a drain ends whatever is left, from the claim's terminationGracePeriod. It is recorded on the claim
 // once, where a user may change it; a value that can't be parsed is no deadline, and gets an event.
 func (f *finalization) deadline(claim *karpv1.NodeClaim) time.Time {
@@ -74,7 +79,9 @@ func (f *finalization) deadline(claim *karpv1.NodeClaim) time.Time {
 				"annotation %s is ignored: %v", karpv1.NodeClaimTerminationTimestampAnnotationKey, err)
 			return time.Time{}
 		}
-		return t
+		if !t.Before(claim.DeletionTimestamp.Add(-staleDeadline)) {
+			return t
+		}
 	}
 	if claim.Spec.TerminationGracePeriod == nil {
 		return time.Time{}

@@ -142,6 +142,63 @@ func TestUnlaunchedClaimDeleted(t *testing.T) {
 	}
 }
 
+// counted counts the lists of claims that are read past the cache.
+type counted struct {
+	client.Reader
+	lists int
+}
+
+func (c *counted) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	c.lists++
+	return c.Reader.List(ctx, list, opts...)
+}
+
+// Many claims are deleted before their instances are known, a whole pool's, say. All share what is read for them, ever more rarely.
+func TestUnlaunchedClaimsShareWhatIsRead(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		failed bool
+		within time.Duration // all are gone
+		reads  int           // at most
+	}{
+		{"none is launched", false, batchQuiet + 10*time.Second, 45},
+		{"the launch has failed", true, 5 * time.Second, 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const many, each = 10, 100 * time.Millisecond
+			w := newWorld(t)
+			live := &counted{Reader: w.claims}
+			w.c.deleted[0].(*finalization).unlaunched.live = live
+			for i := range many {
+				name := fmt.Sprint("a", i)
+				w.intent(name, "w", func(c *karpv1.NodeClaim) {
+					if tt.failed {
+						w.failLaunch(c)
+					}
+				})
+				w.deleteByName(name)
+			}
+			for range int(tt.within / (many * each)) {
+				for i := range many { // one after the other, as workers handle them
+					w.clock.Step(each)
+					w.sync()
+					if _, err := w.c.reconcile(w.ctx, key{claim: fmt.Sprint("a", i)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for i := range many {
+				if name := fmt.Sprint("a", i); w.claim(name) != nil {
+					t.Fatalf("claim %s is there after %s", name, tt.within)
+				}
+			}
+			if found := w.cloud.calls["FindWave"]; live.lists > tt.reads || found > tt.reads {
+				t.Errorf("the claims were listed %d times, the instances %d times, want %d at most", live.lists, found, tt.reads)
+			}
+		})
+	}
+}
+
 // The launch would have assigned the instances by their tags, and so does the termination of both claims: Nodes and pods of an instance
 // belong to the claim whose name it is tagged with.
 func TestUnlaunchedClaimLeavesAnInstanceToTheClaimItIsTaggedWith(t *testing.T) {

@@ -42,8 +42,8 @@ func (c *Controller) addStages(cfg *Config, seen *sightings) {
 		volumes: &volumeDetachment{pods: bound, attached: storage.VolumeAttachments().Lister(), volumes: core.PersistentVolumes().Lister(),
 			volClaims: core.PersistentVolumeClaims().Lister(), recorder: events},
 	}
-	c.deleted = []stage{&finalization{pods: bound, reports: reports, recorder: events, termination: end,
-		unlaunched: &unlaunched{live: cfg.Live, cloud: cfg.Cloud, waits: waits}}}
+	without := &unlaunched{live: cfg.Live, cloud: cfg.Cloud, waits: waits}
+	c.deleted = []stage{&finalization{pods: bound, reports: reports, recorder: events, termination: end, unlaunched: without}}
 	c.unclaimed = &unclaimed{nodes: c.nodes, index: c.index, live: cfg.Live, queue: c.queue, termination: end, clock: cfg.Clock}
 	c.garbage = &garbage{claims: c.claims, live: cfg.Live, cloud: cfg.Cloud, nodes: c.nodes, sightings: seen, evictions: evictions, brake: cfg.Brake,
 		queue: c.queue, clock: cfg.Clock, reservations: &reservationEnd{nodes: c.nodes, claims: c.claims, recorder: events, clock: cfg.Clock}}
@@ -55,6 +55,7 @@ func (c *Controller) addStages(cfg *Config, seen *sightings) {
 		reports.forget(claim)
 		recreate.booting.forget(claim)
 		tag.later.forget(claim)
+		without.forget(claim)
 		live.missing.forget(claim)
 		for _, n := range nodes {
 			lease.written.forget(n.UID)

@@ -176,6 +176,44 @@ func TestTerminationGracePeriod(t *testing.T) {
 	}
 }
 
+// A deadline that was recorded long before the claim's deletion was for another deletion, which never came: it ends no pods. One from shortly
+// before it counts, as clocks differ.
+func TestStaleDeadline(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		grace time.Duration
+		after time.Duration // of the deletion, since the recorded deadline
+		early bool          // the recorded deadline ends the pods
+	}{
+		{name: "recorded for this deletion", after: time.Second, early: true},
+		{name: "by a clock that is behind", after: 4 * time.Minute, early: true},
+		{name: "for one that never came", after: 6 * time.Minute},
+		{name: "that one, of a claim with a terminationGracePeriod", after: 6 * time.Minute, grace: 10 * time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.up("a", func(c *karpv1.NodeClaim) {
+				c.Annotations = map[string]string{karpv1.NodeClaimTerminationTimestampAnnotationKey: w.clock.Now().Format(time.RFC3339)}
+				if tt.grace > 0 {
+					c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: tt.grace}
+				}
+			})
+			w.pod("guarded", "ip-10-0-0-1", annotated("karpenter.sh/do-not-disrupt", "true"))
+			w.clock.Step(tt.after)
+			w.deleteByName("a")
+			w.pass(20*time.Second, 5*time.Second)
+			if at := w.clock.Now().Add(-20 * time.Second); tt.grace > 0 {
+				if got := w.claim("a").Annotations[karpv1.NodeClaimTerminationTimestampAnnotationKey]; got != at.Add(tt.grace).Format(time.RFC3339) {
+					t.Errorf("the recorded deadline is %q", got)
+				}
+			}
+			if terminated := w.cloud.calls["Terminate"] > 0; terminated != tt.early {
+				t.Errorf("the instance was terminated with its pod: %v, want %v", terminated, tt.early)
+			}
+		})
+	}
+}
+
 func TestVolumesAreDetachedFirst(t *testing.T) {
 	attachment := func(pv, node string) *storagev1.VolumeAttachment {
 		return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-" + pv}, Spec: storagev1.VolumeAttachmentSpec{

@@ -19,7 +19,10 @@ const (
 	// batchQuiet is how long after its deletion a claim waits for a launch that may have been under way, unless that is known to have
 	// failed. It is longer than any request may take.
 	batchQuiet = time.Minute
-	batchPoll  = 2 * time.Second
+	// A deleted claim is looked at every batchPoll at first, then more and more rarely (by an eighth of the time so far), at last every
+	// batchPollMost. What is read for it is read for all such claims together, every batchPoll at most.
+	batchPoll     = 2 * time.Second
+	batchPollMost = 30 * time.Second
 )
 
 // unlaunched ends a claim without a recorded instance. Its launch call may have been made all the same: the answer may be on the way or
@@ -32,6 +35,16 @@ type unlaunched struct {
 	live  client.Reader
 	cloud Inventory
 	waits *waits
+	// claims are those of the API server, launched the instances by the token of their launch batch.
+	claims   shared[claimSet]
+	launched memory[string, *shared[[]capacity.Instance]]
+	turns    memory[string, turn] // by claim
+}
+
+// turn is when a claim is looked at next. What was read before that doesn't count: it may be older than the claim, or is what was looked at last.
+type turn struct {
+	begun, next time.Time // begun is when it was first looked at
+	failed      bool      // the launch was known to have failed
 }
 
 func (u *unlaunched) end(ctx context.Context, l *life) (time.Duration, error) {
@@ -50,13 +63,18 @@ func (u *unlaunched) end(ctx context.Context, l *life) (time.Duration, error) {
 		dropFinalizer(l.claim)
 		return 0, nil
 	}
-	instances, err := u.cloud.FindBatch(ctx, batch.Token)
-	if err != nil {
-		return 0, fmt.Errorf("finding the instances of launch batch %s: %w", batch.Token, err)
+	at := u.turns.update(current.Name, func(t turn, ok bool) turn {
+		if failed := launchFailed(current); !ok || failed && !t.failed {
+			return turn{begun: l.now, next: l.now, failed: failed}
+		}
+		return t
+	})
+	if wait := at.next.Sub(l.now); wait > 0 {
+		return wait, nil
 	}
-	owned, err := liveClaims(ctx, u.live)
-	if err != nil {
-		return 0, err
+	owned, instances, wait, err := u.look(ctx, batch.Token, at.next, l.now)
+	if wait > 0 || err != nil {
+		return wait, err
 	}
 	of, _ := owned.Assign(batch, instances)
 	mine, falls := of[current.Name]
@@ -71,14 +89,53 @@ func (u *unlaunched) end(ctx context.Context, l *life) (time.Duration, error) {
 		dropFinalizer(l.claim) // should an instance appear all the same, garbage collection terminates it
 		return 0, nil
 	case !settled:
-		return batchPoll, nil
+		return u.later(current.Name, batchPollMost, l.now), nil
 	}
-	if wait := u.waits.left(current.Name, "launch batch", current.DeletionTimestamp.Time, batchQuiet, l.now); wait > 0 {
-		return min(wait, lookEvery), nil
+	if left := u.waits.left(current.Name, "launch batch", current.DeletionTimestamp.Time, batchQuiet, l.now); left > 0 {
+		return u.later(current.Name, left, l.now), nil
 	}
 	dropFinalizer(l.claim)
 	return 0, nil
 }
+
+// later returns how long a claim waits for its next turn, which is most at most.
+func (u *unlaunched) later(claim string, most time.Duration, now time.Time) (wait time.Duration) {
+	u.turns.update(claim, func(t turn, _ bool) turn {
+		wait = min(max((now.Sub(t.begun)/8).Truncate(time.Second), batchPoll), batchPollMost, most)
+		t.next = now.Add(wait)
+		return t
+	})
+	return wait
+}
+
+// look returns all claims and the instances of a launch batch, both read at the time since or later. If wait is not zero, there is nothing to return
+// before that is over.
+func (u *unlaunched) look(ctx context.Context, token string, since, now time.Time) (owned claimSet, instances []capacity.Instance, wait time.Duration, err error) {
+	owned, wait, err = u.claims.get(since, now, func() (claimSet, error) {
+		u.launched.prune(func(_ string, s *shared[[]capacity.Instance]) bool { return s.idle(now) })
+		return liveClaims(ctx, u.live)
+	})
+	if wait > 0 || err != nil {
+		return owned, nil, wait, err
+	}
+	batch := u.launched.update(token, func(s *shared[[]capacity.Instance], ok bool) *shared[[]capacity.Instance] {
+		if !ok {
+			s = &shared[[]capacity.Instance]{}
+		}
+		return s
+	})
+	instances, wait, err = batch.get(since, now, func() ([]capacity.Instance, error) {
+		found, err := u.cloud.FindBatch(ctx, token)
+		if err != nil {
+			return nil, fmt.Errorf("finding the instances of launch batch %s: %w", token, err)
+		}
+		return found, nil
+	})
+	return owned, instances, wait, err
+}
+
+// forget drops what is remembered about a claim that is gone.
+func (u *unlaunched) forget(claim string) { u.turns.forget(claim) }
 
 // liveClaims reads all claims from the API server, past every cache.
 func liveClaims(ctx context.Context, live client.Reader) (claimSet, error) {

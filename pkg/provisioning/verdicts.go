@@ -51,7 +51,7 @@ func (ve *Verdicts) rejected() {
 			}
 			continue
 		}
-		ve.spending.RejectedByFilters(r.Claim, ve.pending.Get(r.Pod.UID), r.Plugin, r.Reason, true, r.Beside)
+		ve.spending.RejectedByFilters(r.Claim, ve.pending.Get(r.Pod.UID), r.Plugin, r.Reason, r.Beside)
 	}
 }
 

@@ -1,6 +1,7 @@
 package spending
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,6 +30,58 @@ func TestBudgetOfAPoolAndReplacements(t *testing.T) {
 		why, _ := s.spent(1, &Cost{Running: map[string]float64{"pool": tt.running, "other": 100}, InFlight: map[string]float64{}}).Refuses(pool, at(3), nil, nil, tt.urgent, "")
 		if (why == "") != tt.bought {
 			t.Errorf("%s: %q", tt.name, why)
+		}
+	}
+}
+
+// A class that isn't ready shows no prices, and its nodes cost what they did: the budget doesn't become free because a class is broken.
+func TestNodesOfAClassThatIsNotReadyCost(t *testing.T) {
+	p := newPurse(t, Config{Budget: Budget{DollarsPerHour: 10}})
+	m := &capacity.InstanceType{Name: "m", Offers: []capacity.Offer{{Zone: "a", CapacityType: "on-demand", Price: 9, Available: true}}}
+	shows := map[string][]*capacity.InstanceType{"class": {m}, "other": {m}}
+	p.types = func(class string) ([]*capacity.InstanceType, error) {
+		if shows[class] == nil {
+			return nil, errors.New("not ready")
+		}
+		return shows[class], nil
+	}
+	key := capacity.OfferKey{InstanceType: "m", Zone: "a", CapacityType: "on-demand"}
+	running := &capacity.Claim{Name: "running", Pool: "pool", NodeClass: "class", InstanceType: "m", Zone: "a", CapacityType: "on-demand", Launched: true}
+	ordered := &capacity.Claim{Name: "ordered", Pool: "pool", NodeClass: "class", LaunchBatch: &capacity.LaunchBatch{Offers: []capacity.OfferKey{key}}}
+	for _, tt := range []struct {
+		name              string
+		claims            []*capacity.Claim
+		ready, other      bool
+		restart           bool
+		running, inFlight float64
+	}{
+		{name: "ready", claims: []*capacity.Claim{running, ordered}, ready: true, running: 9, inFlight: 9},
+		{name: "ready no more", claims: []*capacity.Claim{running, ordered}, running: 9, inFlight: 9},
+		{name: "at the start of a process that knows another class", restart: true, other: true, running: 18,
+			claims: []*capacity.Claim{running, {Name: "other", Pool: "pool", NodeClass: "other", InstanceType: "m", Zone: "a", CapacityType: "on-demand", Launched: true}}},
+	} {
+		delete(shows, "class")
+		delete(shows, "other")
+		if tt.ready {
+			shows["class"] = []*capacity.InstanceType{m}
+		}
+		if tt.other {
+			shows["other"] = []*capacity.InstanceType{m}
+		}
+		if tt.restart {
+			p.known = knownPrices{}
+		}
+		all := map[string]*capacity.Claim{}
+		for _, c := range tt.claims {
+			all[c.Name] = c
+		}
+		cost := p.Cost(all)
+		if cost.Running["pool"] != tt.running || cost.InFlight["pool"] != tt.inFlight {
+			t.Errorf("%s: $%v running, $%v in flight; want $%v, $%v", tt.name, cost.Running["pool"], cost.InFlight["pool"], tt.running, tt.inFlight)
+		}
+		offers := []capacity.NodeOffer{{Type: m, Offer: m.Offers[0]}}
+		if why, _ := p.Check(1, func() map[string]*capacity.Claim { return all }).Refuses(&capacity.Pool{Name: "third"}, offers, nil, nil, false, ""); why == "" {
+			t.Errorf("%s: bought beyond the budget", tt.name)
 		}
 	}
 }

@@ -1,8 +1,10 @@
 package spending
 
 import (
+	"maps"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -27,11 +29,13 @@ func (c *Cost) total() (sum float64) {
 // by name.
 func (g *Guard) Cost(claims map[string]*capacity.Claim) *Cost {
 	out := &Cost{Running: map[string]float64{}, InFlight: map[string]float64{}}
-	prices := map[string]map[capacity.OfferKey]float64{}
-	for _, c := range claims {
+	prices := map[string]func(capacity.OfferKey) (float64, bool){}
+	for _, c := range claims { // first, as one class may have the prices that another lacks
 		if prices[c.NodeClass] == nil {
 			prices[c.NodeClass] = g.prices(c.NodeClass)
 		}
+	}
+	for _, c := range claims {
 		of := prices[c.NodeClass]
 		switch {
 		case c.Launched:
@@ -50,24 +54,52 @@ func (g *Guard) Cost(claims map[string]*capacity.Claim) *Cost {
 	return out
 }
 
-// prices returns the list prices of a node class, in dollars per hour.
-func (g *Guard) prices(class string) map[capacity.OfferKey]float64 {
+// knownPrices remembers list prices, in dollars per hour. A node class that isn't ready shows none, and no longer those of types that it has
+// ceased to choose, while its nodes cost what they did. A price hardly depends on the class, so one that another class has shown will do. It
+// grows no larger than the cloud's catalog. Safe for concurrent use.
+type knownPrices struct {
+	mu sync.Mutex
+	of map[capacity.OfferKey]float64
+}
+
+// with returns the prices shown, and what is known of those that are not. shown must not be changed afterwards.
+func (k *knownPrices) with(shown map[capacity.OfferKey]float64) func(capacity.OfferKey) (dollars float64, known bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.of == nil {
+		k.of = map[capacity.OfferKey]float64{}
+	}
+	maps.Copy(k.of, shown)
+	return func(o capacity.OfferKey) (float64, bool) {
+		if dollars, ok := shown[o]; ok {
+			return dollars, true
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		dollars, ok := k.of[o]
+		return dollars, ok
+	}
+}
+
+// prices returns the list prices of a node class, in dollars per hour: as it shows them now or, for offerings that it doesn't show, as they were
+// last known.
+func (g *Guard) prices(class string) func(capacity.OfferKey) (dollars float64, known bool) {
 	types, _ := g.types(class)
-	out := map[capacity.OfferKey]float64{}
+	shown := map[capacity.OfferKey]float64{}
 	for _, t := range types {
 		for _, o := range t.Offers {
 			if !math.IsInf(o.Price, 0) {
-				out[capacity.NodeOffer{Type: t, Offer: o}.Key()] = o.Price
+				shown[capacity.NodeOffer{Type: t, Offer: o}.Key()] = o.Price
 			}
 		}
 	}
-	return out
+	return g.known.with(shown)
 }
 
 // priceOf returns the price of a launched claim: that of the offering it was launched with or, if that is unknown, the dearest of its
 // instance type in its zone.
-func priceOf(prices map[capacity.OfferKey]float64, c *capacity.Claim) float64 {
-	if p, ok := prices[capacity.OfferKey{InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType}]; ok {
+func priceOf(prices func(capacity.OfferKey) (float64, bool), c *capacity.Claim) float64 {
+	if p, ok := prices(capacity.OfferKey{InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType}); ok {
 		return p
 	}
 	if c.LaunchBatch == nil {
@@ -78,9 +110,10 @@ func priceOf(prices map[capacity.OfferKey]float64, c *capacity.Claim) float64 {
 	}))
 }
 
-func dearest(prices map[capacity.OfferKey]float64, offers []capacity.OfferKey) (most float64) {
+func dearest(prices func(capacity.OfferKey) (float64, bool), offers []capacity.OfferKey) (most float64) {
 	for _, k := range offers {
-		most = max(most, prices[k])
+		price, _ := prices(k)
+		most = max(most, price)
 	}
 	return most
 }

@@ -70,6 +70,8 @@ type Guard struct {
 	// Changes hears of the objects that breakers may depend on.
 	Changes *Changes
 
+	known knownPrices
+
 	mu      sync.Mutex
 	state   state
 	probing probing

@@ -226,10 +226,9 @@ func WaitedInVain(w guard.Workload, reason string) guard.Fault {
 	return guard.Fault{Cause: causeWaited, Message: reason, Workloads: []guard.Workload{w}, Waited: true}
 }
 
-// RejectedByFilters records that a pod that was planned on a claim's node did not pass the scheduler's filters once the node existed. late:
-// in the pod's own scheduling cycle, when other pods may have been bound in between. beside: other pods are there, whether the informer
-// shows them yet or not.
-func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, late, beside bool) {
+// RejectedByFilters records that a pod that was planned on a claim's node did not pass the scheduler's filters once its instance was there.
+// beside: other pods are there, whether the informer shows them yet or not.
+func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, beside bool) {
 	if g == nil || pod == nil {
 		return
 	}
@@ -258,6 +257,6 @@ func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason 
 		return
 	}
 	// Pods of the workload have come or gone, or a domain that the spread counted is gone.
-	f.Overtaken = late && (s.recent.moved[w].After(b.at) || plugin == pluginSpread && s.recent.nodeGone.After(b.at))
+	f.Overtaken = s.recent.moved[w].After(b.at) || plugin == pluginSpread && s.recent.nodeGone.After(b.at)
 	b.thrown = append(b.thrown, f)
 }

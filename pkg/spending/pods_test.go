@@ -62,7 +62,7 @@ func TestRefusedBesideOtherPods(t *testing.T) {
 		q.OwnerReferences[0].Name = "other"
 		p.podChanged(q, false)
 		p.passes(30 * time.Second)
-		p.RejectedByFilters(name, a, "", "Insufficient cpu", true, false)
+		p.RejectedByFilters(name, a, "", "Insufficient cpu", false)
 		p.passes(4 * time.Minute)
 		bought++
 	}

@@ -87,6 +87,10 @@ func (g *Guard) NodeRefused(c *capacity.Claim, node *corev1.Node, why error) {
 	if g == nil {
 		return
 	}
+	g.mu.Lock()
+	// The answer to a launch doesn't name the image, so the claim may not be recorded with it yet.
+	g.state.breakers.Locate(c.Name, c.ImageID, c.Zone)
+	g.mu.Unlock()
 	g.Fail(c.Name, guard.Fault{Machine: true, Refused: true, Cause: "Node refused", Message: "the API server refuses the Node: " + objects.OneLine(why.Error())})
 	g.mu.Lock()
 	defer g.mu.Unlock()

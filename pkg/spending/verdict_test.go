@@ -148,7 +148,7 @@ func TestRefusedByFilters(t *testing.T) {
 		if tc.shown {
 			p.podChanged(p.pod("q", "node-c"), false)
 		}
-		p.RejectedByFilters("c", pod, "Picky", "no", true, tc.beside)
+		p.RejectedByFilters("c", pod, "Picky", "no", tc.beside)
 		p.passes(time.Second)
 		if got := p.verdict("c"); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
@@ -166,7 +166,7 @@ func TestRefusedWhilePodsMove(t *testing.T) {
 		p.buys(name, pod)
 		p.clock.Step(time.Second)
 		p.podMoved(p.pod("other", "elsewhere"))
-		p.RejectedByFilters(name, pod, "", "the planned node did not pass", true, false)
+		p.RejectedByFilters(name, pod, "", "the planned node did not pass", false)
 		p.Ended(name, true)
 		want := "neither"
 		if i == forgiven {
@@ -204,7 +204,7 @@ func TestRefusedAfterANodeHasLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p.RejectedByFilters("c", pod, tc.plugin, "no", true, false)
+		p.RejectedByFilters("c", pod, tc.plugin, "no", false)
 		p.Ended("c", true)
 		if got := p.verdict("c"); got != tc.want {
 			t.Errorf("%+v: %s", tc, got)
@@ -242,7 +242,7 @@ func TestProbesThatAreOvertaken(t *testing.T) {
 			if tc.moves {
 				p.podMoved(p.pod("other", "elsewhere"))
 			}
-			p.RejectedByFilters(name, pod, tc.plugin, "no", true, false)
+			p.RejectedByFilters(name, pod, tc.plugin, "no", false)
 			p.Emptied(name)
 			p.Ended(name, true)
 			got = append(got, p.state.breakers.Breakers()[0].Failed)

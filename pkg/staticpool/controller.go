@@ -230,8 +230,12 @@ func (s *Controller) shrink(ctx context.Context, p *capacity.Pool, liveClaims ma
 	for _, name := range capacity.Surplus(nodes, n) {
 		s.state.End(name)
 		klog.FromContext(ctx).V(2).Info("Terminating a node of a static pool that has too many", "pool", p.Name, "nodeClaim", name)
+		uid := ""
+		if c := liveClaims[name]; c != nil {
+			uid = c.UID
+		}
 		s.background(ctx, func() {
-			if err := s.claims.Delete(ctx, name); err != nil {
+			if err := s.claims.Delete(ctx, name, uid); err != nil {
 				klog.FromContext(ctx).V(2).Info("Could not terminate a node of a static pool; trying again", "nodeClaim", name, "err", err)
 				s.state.Forget(name)
 				s.triggers.Recount()

@@ -17,7 +17,7 @@ type Claims interface {
 	// StaticClaims asks the API server, past every cache, how many nodes a static pool wants and which claims it has; the value is true for
 	// those that are being deleted. there is false if the pool is gone or being deleted.
 	StaticClaims(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error)
-	Delete(ctx context.Context, name string) error
+	Delete(ctx context.Context, name, uid string) error
 	// TellPool records an event on a NodePool.
 	TellPool(pool, eventType, reason, note string)
 }

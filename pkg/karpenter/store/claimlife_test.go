@@ -78,7 +78,7 @@ func TestClaimLife(t *testing.T) {
 	}
 	check("record slots")
 
-	if err := w.RecordLaunchFailed(w.ctx, "default-abc", "not a reason", "no capacity"); err != nil {
+	if err := w.RecordLaunchFailed(w.ctx, &capacity.Claim{Name: "default-abc"}, "not a reason", "no capacity"); err != nil {
 		t.Fatal(err)
 	}
 	check("record failure")
@@ -101,7 +101,7 @@ func TestClaimLife(t *testing.T) {
 	}
 	check("record node")
 
-	if err := w.Delete(w.ctx, "default-abc"); err != nil {
+	if err := w.Delete(w.ctx, "default-abc", ""); err != nil {
 		t.Fatal(err)
 	}
 	want.Deleting = true
@@ -125,7 +125,7 @@ func TestClaimLife(t *testing.T) {
 		defer mu.Unlock()
 		return len(w.Claims()) == 0 && len(seen) == 0
 	})
-	if err := w.Delete(w.ctx, "default-abc"); err != nil {
+	if err := w.Delete(w.ctx, "default-abc", ""); err != nil {
 		t.Errorf("deleting what is gone: %v", err)
 	}
 	if err := w.RecordNode(w.ctx, "default-abc", testInstance); !apierrors.IsNotFound(errors.Unwrap(err)) {

@@ -2,8 +2,10 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -105,5 +107,102 @@ func TestDrop(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
 	if launched, err := w.Drop(w.ctx, "never there"); launched != nil || err != nil {
 		t.Errorf("%v, %v", launched, err)
+	}
+}
+
+// A launch of the last leader is recorded on a claim unless the API server has a later one there, whatever the cache shows.
+func TestRecordBatchUnlessLater(t *testing.T) {
+	attempt := func(n int) *capacity.LaunchBatch {
+		return &capacity.LaunchBatch{Token: fmt.Sprint("t", n), Attempt: n, Claims: []string{"c"}}
+	}
+	for _, tt := range []struct {
+		name     string
+		unseen   *capacity.LaunchBatch // what the API server has, and the cache doesn't show
+		launched bool                  // so is the instance
+		uid      string                // of the claim to be recorded on
+		want     string                // the token on record
+		later    bool
+		gone     bool
+	}{
+		{name: "nothing is recorded", want: "t2"},
+		{name: "an earlier attempt", unseen: attempt(1), want: "t2"},
+		{name: "this one", unseen: attempt(2), want: "t2"},
+		{name: "a later attempt", unseen: attempt(3), want: "t3", later: true},
+		{name: "an instance", unseen: attempt(1), launched: true, want: "t1", later: true},
+		{name: "another claim of that name", uid: "another", gone: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
+			c := testClaim("c")
+			c.LaunchBatch = nil
+			made, err := w.Create(w.ctx, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.mu.Lock()
+			before := w.known["c"]
+			w.mu.Unlock()
+			if tt.unseen != nil {
+				if err := w.RecordBatch(w.ctx, made, *tt.unseen); err != nil {
+					t.Fatal(err)
+				}
+			}
+			nc := &karpv1.NodeClaim{}
+			if err := w.api.Get(w.ctx, client.ObjectKey{Name: "c"}, nc); err != nil {
+				t.Fatal(err)
+			}
+			if tt.launched {
+				nc.Status.ProviderID = "aws:///us-west-2a/i-0123456789abcdef0"
+				if err := w.api.Status().Update(w.ctx, nc); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.mu.Lock()
+			w.known["c"] = before // the cache is as it was
+			w.mu.Unlock()
+			of := *made
+			if tt.uid != "" {
+				of.UID = tt.uid
+			}
+			later, err := w.RecordBatchUnlessLater(w.ctx, &of, *attempt(2))
+			if apierrors.IsNotFound(err) != tt.gone || err != nil && !tt.gone {
+				t.Fatal(err)
+			}
+			if err := w.api.Get(w.ctx, client.ObjectKey{Name: "c"}, nc); err != nil {
+				t.Fatal(err)
+			}
+			token := ""
+			if batch, err := karpenter.BatchOf(nc); err != nil {
+				t.Fatal(err)
+			} else if batch != nil {
+				token = batch.Token
+			}
+			if token != tt.want || (later != nil) != tt.later {
+				t.Errorf("token %q on record, %+v returned", token, later)
+			}
+		})
+	}
+}
+
+// A claim is deleted by its UID: another one of its name stays.
+func TestDeleteThisClaim(t *testing.T) {
+	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"))).ready()
+	made, err := w.Create(w.ctx, testClaim("c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := func() bool {
+		nc := &karpv1.NodeClaim{}
+		err := w.api.Get(w.ctx, client.ObjectKey{Name: "c"}, nc)
+		if client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		return err == nil && nc.DeletionTimestamp.IsZero()
+	}
+	if err := w.Delete(w.ctx, "c", "another"); err != nil || !there() {
+		t.Errorf("%v, the claim is there: %v", err, there())
+	}
+	if err := w.Delete(w.ctx, "c", made.UID); err != nil || there() {
+		t.Errorf("%v, the claim is there: %v", err, there())
 	}
 }

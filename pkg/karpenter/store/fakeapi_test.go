@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -114,6 +115,9 @@ func newFakeAPI(objects ...client.Object) *fakeAPI {
 				if api.beforeDelete != nil {
 					api.beforeDelete()
 				}
+				if err := uidHolds(ctx, c, o, opts); err != nil {
+					return err
+				}
 				return c.Delete(ctx, o, opts...)
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -193,4 +197,21 @@ func (api *fakeAPI) watched(kinds ...karpenter.CustomKind) bool {
 		}
 	}
 	return true
+}
+
+// uidHolds checks the precondition on the UID, as the API server does; the fake client ignores it.
+func uidHolds(ctx context.Context, c client.Reader, o client.Object, opts []client.DeleteOption) error {
+	var with client.DeleteOptions
+	with.ApplyOptions(opts)
+	if with.Preconditions == nil || with.Preconditions.UID == nil {
+		return nil
+	}
+	now := o.DeepCopyObject().(client.Object)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
+		return err
+	}
+	if now.GetUID() != *with.Preconditions.UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, o.GetName(), errors.New("Precondition failed: UID"))
+	}
+	return nil
 }

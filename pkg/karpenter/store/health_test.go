@@ -85,7 +85,7 @@ func TestNodeRegistrationHealthy(t *testing.T) {
 	}
 	fails := func(reason string) {
 		t.Helper()
-		if err := w.RecordLaunchFailed(w.ctx, claim().Name, reason, "UnauthorizedOperation"); err != nil {
+		if err := w.RecordLaunchFailed(w.ctx, &capacity.Claim{Name: claim().Name}, reason, "UnauthorizedOperation"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -112,6 +112,45 @@ func (s *Store) RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.L
 	return s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{objects.AnnotationLaunchBatch: value}), false)
 }
 
+// RecordBatchUnlessLater is RecordBatch for a launch batch of the last leader: the claim may have a record that no cache shows yet. If that is of a
+// later attempt, or the claim has its instance, nothing is written and the claim is returned, which is known from then on.
+func (s *Store) RecordBatchUnlessLater(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) (later *capacity.Claim, err error) {
+	value, err := s.batches.Encode(&w)
+	if err != nil {
+		return nil, fmt.Errorf("NodeClaim %s: %w", c.Name, err)
+	}
+	err = onConflictAgain(func() error {
+		base, err := s.the(ctx, c, true)
+		if err != nil {
+			return err
+		}
+		had, err := karpenter.BatchOf(base)
+		if err != nil {
+			return err
+		}
+		if base.Status.ProviderID != "" || had != nil && had.Attempt > w.Attempt {
+			later = s.keepOwn(base)
+			return nil
+		}
+		nc := base.DeepCopy()
+		if nc.Annotations == nil {
+			nc.Annotations = map[string]string{}
+		}
+		nc.Annotations[objects.AnnotationLaunchBatch] = value
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		if err := s.live.Patch(ctx, nc, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+		s.keepOwn(nc)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("recording a launch on NodeClaim %s: %w", c.Name, err)
+	}
+	return later, nil
+}
+
 // inMetadata returns a patch of the claim's metadata. It includes the UID, so that the API server refuses it for another claim of the
 // same name.
 func inMetadata(c *capacity.Claim, field string, value map[string]any) map[string]any {
@@ -203,9 +242,9 @@ func (s *Store) RecordLaunched(ctx context.Context, c *capacity.Claim, inst capa
 }
 
 // RecordLaunchFailed records why nothing was launched. reason is one word, message a sentence.
-func (s *Store) RecordLaunchFailed(ctx context.Context, name, reason, message string) error {
+func (s *Store) RecordLaunchFailed(ctx context.Context, c *capacity.Claim, reason, message string) error {
 	var failed *karpv1.NodeClaim
-	err := s.patchStatus(ctx, &capacity.Claim{Name: name}, func(nc *karpv1.NodeClaim) {
+	err := s.patchStatus(ctx, c, func(nc *karpv1.NodeClaim) {
 		nc.StatusConditions(status.WithClock(s.clock)).SetFalse(karpv1.ConditionTypeLaunched, conditionReason(reason, "LaunchFailed"), shorten(message))
 		failed = nc
 	})
@@ -231,13 +270,22 @@ func (s *Store) TellClaim(name, eventType, reason, note string) {
 	}
 }
 
-// Delete deletes the claim. It is no error if the claim no longer exists.
-func (s *Store) Delete(ctx context.Context, name string) error {
+// Delete deletes the claim with that UID; if uid is empty, whatever claim has the name. It is no error if the claim no longer exists.
+func (s *Store) Delete(ctx context.Context, name, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	nc := &karpv1.NodeClaim{}
 	nc.Name = name
-	if err := s.live.Delete(ctx, nc); client.IgnoreNotFound(err) != nil {
+	var only []client.DeleteOption
+	if uid != "" {
+		of := types.UID(uid)
+		only = append(only, client.Preconditions{UID: &of})
+	}
+	err := s.live.Delete(ctx, nc, only...)
+	if uid != "" && apierrors.IsConflict(err) {
+		return nil // another claim has its name
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting NodeClaim %s: %w", name, err)
 	}
 	return nil

@@ -160,7 +160,7 @@ func TestRecordLaunchFailed(t *testing.T) {
 		{"InsufficientCapacity", "none of 3 offers", "False InsufficientCapacity: none of 3 offers"},
 		{"what happened?", strings.Repeat("ä", 900), "False LaunchFailed: " + strings.Repeat("ä", 450) + "..."},
 	} {
-		if err := w.RecordLaunchFailed(w.ctx, "default-abc", tc.reason, tc.message); err != nil {
+		if err := w.RecordLaunchFailed(w.ctx, &capacity.Claim{Name: "default-abc"}, tc.reason, tc.message); err != nil {
 			t.Fatal(err)
 		}
 		nc := &karpv1.NodeClaim{}
@@ -183,7 +183,7 @@ func TestWritesGiveUpWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	cancel()
 	for name, f := range map[string]func() error{
-		"RecordLaunchFailed": func() error { return w.RecordLaunchFailed(ctx, "default-abc", "X", "y") },
+		"RecordLaunchFailed": func() error { return w.RecordLaunchFailed(ctx, &capacity.Claim{Name: "default-abc"}, "X", "y") },
 		"RecordNode":         func() error { return w.RecordNode(ctx, "default-abc", testInstance) },
 		"SetNodeClassStatus": func() error {
 			return w.SetNodeClassStatus(ctx, nodeclass.Resolved("default", 1, ec2nc.EC2NodeClassStatus{}))
