@@ -49,8 +49,8 @@ type Pods struct {
 	pods map[types.UID]arrival
 	// owned is the number of live pods per controller, bound or not, whichever scheduler they use.
 	owned map[types.UID]int
-	// ending is, per node, the number of bound pods that are being deleted.
-	ending map[string]int
+	// ending are, per node, the bound pods that are being deleted, with the time at which each one's grace period is over.
+	ending map[string]map[types.UID]time.Time
 	// bound is the number of live pods per group that have a node.
 	bound map[Group]int
 }
@@ -64,7 +64,7 @@ type arrival struct {
 
 // New returns Pods that are empty.
 func New(cfg Config, reservations *reservations.Ledger, classes *Classes) *Pods {
-	p := &Pods{cfg: cfg, ours: map[string]bool{}, others: map[string]bool{}, reservations: reservations, Classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}, bound: map[Group]int{}}
+	p := &Pods{cfg: cfg, ours: map[string]bool{}, others: map[string]bool{}, reservations: reservations, Classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]map[types.UID]time.Time{}, bound: map[Group]int{}}
 	for _, s := range cfg.Schedulers {
 		p.ours[s] = true
 	}
@@ -214,11 +214,17 @@ func (p *Pods) Created(owner types.UID) int {
 	return p.owned[owner]
 }
 
-// PodsEnding reports whether pods of the node are being deleted: capacity will be free there.
-func (p *Pods) PodsEnding(node string) bool {
+// PodsEnding reports whether pods of the node are being deleted, so that capacity will be free there, and when the last of their grace periods
+// is over.
+func (p *Pods) PodsEnding(node string) (deadline time.Time, ending bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ending[node] > 0
+	for _, at := range p.ending[node] {
+		if at.After(deadline) {
+			deadline = at
+		}
+	}
+	return deadline, len(p.ending[node]) > 0
 }
 
 // count updates owned, ending and bound. A pod that is being deleted doesn't count for its controller, which creates another one.
@@ -226,7 +232,17 @@ func (p *Pods) count(old, pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	shift(p.owned, counted(old), counted(pod))
-	shift(p.ending, leaves(old), leaves(pod))
+	if node := leaves(old); node != "" {
+		if delete(p.ending[node], old.UID); len(p.ending[node]) == 0 {
+			delete(p.ending, node)
+		}
+	}
+	if node := leaves(pod); node != "" {
+		if p.ending[node] == nil {
+			p.ending[node] = map[types.UID]time.Time{}
+		}
+		p.ending[node][pod.UID] = pod.DeletionTimestamp.Time // the API server has added the grace period
+	}
 	shift(p.bound, settled(old), settled(pod))
 }
 
