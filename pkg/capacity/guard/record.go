@@ -79,7 +79,7 @@ func (g *Guard) Owners() map[Owner]bool {
 // the open ones that have been due for the longest time: there may be no pods left to probe them for.
 func (g *Guard) Encode(o Owner, now time.Time) string {
 	var r Record
-	latest := func(a, b Key) int { return cmp.Or(g.initialized[b].Compare(g.initialized[a]), compareKeys(a, b)) }
+	latest := func(a, b Key) int { return cmp.Or(g.known[b].Compare(g.known[a]), compareKeys(a, b)) }
 	for _, k := range slices.SortedFunc(maps.Keys(g.known), latest) {
 		if OwnerOf(k) == o && len(r.Images) < mostImages {
 			r.Images = append(r.Images, k.Image)
@@ -190,7 +190,7 @@ func (g *Guard) Restore(o Owner, text string) error {
 	}
 	for _, image := range r.Images {
 		if o.Class != "" {
-			g.known[MachineKey(o.Class, image, "")] = true
+			g.Know(o.Class, image)
 		}
 	}
 	for i := range r.Breakers {

@@ -202,6 +202,81 @@ func TestRestoreReadsMergedRecords(t *testing.T) {
 	}
 }
 
+// Images are forgotten a month after the last of their machines was initialized, but not while a machine of theirs exists.
+func TestImagesOutOfUseAreForgotten(t *testing.T) {
+	g := New()
+	if err := g.Restore(classC, `{"images":["restored"]}`); err != nil {
+		t.Fatal(err)
+	}
+	g.Know("c", "old")
+	start := func(image string, at time.Time) {
+		g.Buy(image, Bought{Purchase: Purchase{Round: image}, Pool: "a", Class: "c", At: at})
+		g.Locate(image, image, "z")
+		g.Initialized(image, at)
+	}
+	start("gone", epoch)
+	g.End("gone", epoch)
+	start("lives", epoch)
+	start("again", epoch)
+	g.End("again", epoch)
+	all := []string{"restored", "old", "gone", "lives", "again"}
+	for day := 0; day <= 100; day++ {
+		now := epoch.Add(time.Duration(day) * 24 * time.Hour)
+		g.Tick(now)
+		var got []string
+		for _, image := range all {
+			if g.KnownImage("c", image) {
+				got = append(got, image)
+			}
+		}
+		want := all
+		switch {
+		case day >= 90:
+			want = nil
+		case day >= 50:
+			want = []string{"lives"}
+		case day >= 30:
+			want = []string{"lives", "again"}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("day %d, known (-want +got):\n%s", day, diff)
+		}
+		switch day {
+		case 20:
+			start("again", now)
+			g.End("again", now)
+		case 89:
+			g.End("lives", now)
+		}
+	}
+	if len(g.known) > 0 {
+		t.Errorf("left: %v", g.known)
+	}
+}
+
+// The images that came up last are recorded, also those that came up days ago.
+func TestRecordHasTheLatestImages(t *testing.T) {
+	g := New()
+	for i := range 40 {
+		image, at := fmt.Sprintf("ami-%d", 10+i), epoch.Add(time.Duration(i)*6*time.Hour)
+		g.Buy(image, Bought{Purchase: Purchase{Round: image}, Pool: "a", Class: "c", At: at})
+		g.Locate(image, image, "z")
+		g.Initialized(image, at)
+		g.End(image, at)
+	}
+	now := epoch.Add(20 * 24 * time.Hour)
+	g.Tick(now)
+	again := New()
+	if err := again.Restore(classC, g.Encode(classC, now)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		if image, want := fmt.Sprintf("ami-%d", 10+i), i >= 40-mostImages; again.KnownImage("c", image) != want {
+			t.Errorf("%s is known: %t", image, !want)
+		}
+	}
+}
+
 func TestRestoreRefuses(t *testing.T) {
 	tests := []struct {
 		name  string
