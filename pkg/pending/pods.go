@@ -43,7 +43,7 @@ type Pods struct {
 	ours, others map[string]bool // scheduler names
 	reservations *reservations.Ledger
 	Classes      *Classes
-	left         func() // a pod has left its node; set before the first event
+	left         func() // a pod has left its node, or needs less of it; set before the first event
 
 	mu   sync.Mutex
 	pods map[types.UID]arrival
@@ -75,7 +75,8 @@ func New(cfg Config, reservations *reservations.Ledger, classes *Classes) *Pods 
 	return p
 }
 
-// OnPodLeft sets the func that is called when a pod has left its node, where capacity may be free now. Call it before the first event.
+// OnPodLeft sets the func that is called when a pod has left its node or was resized downwards in place, so that capacity may be free there
+// now. Call it before the first event.
 func (p *Pods) OnPodLeft(f func()) { p.left = f }
 
 // asks reports whether another scheduler has found no node for the pod, and a node may be launched for it.
@@ -109,6 +110,9 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	p.count(old, pod)
 	if pod.Spec.NodeName != "" {
 		if old != nil && old.Spec.NodeName != "" {
+			if p.left != nil && capacity.Shrank(old, pod) {
+				p.left()
+			}
 			return // bound before
 		}
 		p.drop(pod, true, func(l *ledger.Ledger, now time.Time) { l.Bound(pod.UID, pod.Spec.NodeName, now) })
