@@ -85,9 +85,7 @@ func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) {
 // Unplannable stands in for the class of a pod that ClassOf returns an error for. It tells what the pod takes from others if it is put on
 // a node nevertheless, and makes it be bound as late as possible. It has no key, and nothing can be planned with it.
 func Unplannable(pod *corev1.Pod, why error) *Class {
-	requests := ResourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
-		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	}))
+	requests := ResourcesOf(countedRequests(pod))
 	maps.DeleteFunc(requests, func(_ corev1.ResourceName, v int64) bool { return v <= 0 })
 	requests[corev1.ResourcePods] = 1
 	var apart []PodTerm
@@ -102,11 +100,28 @@ func Unplannable(pod *corev1.Pod, why error) *Class {
 	}
 }
 
-// podRequests returns the requests as kube-scheduler counts them, and one "pods". It leaves out zero requests.
-func podRequests(pod *corev1.Pod) (Resources, error) {
-	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+// countedRequests returns the requests as kube-scheduler counts them. Those of a pod that is resized downwards in place count in full until the
+// kubelet has resized it.
+func countedRequests(pod *corev1.Pod) corev1.ResourceList {
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
+}
+
+// Shrank reports whether a pod takes less of any resource of its node than before, because it was resized in place.
+func Shrank(before, now *corev1.Pod) bool {
+	counted := countedRequests(now)
+	for name, q := range countedRequests(before) {
+		if q.Cmp(counted[name]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// podRequests returns the requests as kube-scheduler counts them, and one "pods". It leaves out zero requests.
+func podRequests(pod *corev1.Pod) (Resources, error) {
+	list := countedRequests(pod)
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			for name, q := range containers[i].Resources.Requests {

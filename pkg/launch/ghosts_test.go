@@ -231,11 +231,16 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 		deleted time.Duration // when the victim is seen terminating; zero: never
 		gone    time.Duration // when it is gone
 		planned time.Duration // when a plan is made for the pod
+		grace   time.Duration // the victim's grace period
 	}{
-		"it ends late, and the room is no use":    {deleted: 8 * time.Second, gone: 20 * time.Second, planned: 45 * time.Second},
-		"it ends late, and takes its time":        {deleted: 8 * time.Second, planned: 45 * time.Second},
-		"it is never deleted":                     {planned: 15 * time.Second},
-		"it ends at once, and the room is no use": {deleted: time.Nanosecond, gone: 10 * time.Second, planned: 30 * time.Second},
+		"it ends late, and the room is no use":           {deleted: 8 * time.Second, gone: 20 * time.Second, planned: 45 * time.Second},
+		"it ends late, and takes its time":               {deleted: 8 * time.Second, planned: 45 * time.Second},
+		"it is never deleted":                            {planned: 15 * time.Second},
+		"it ends at once, and the room is no use":        {deleted: time.Nanosecond, gone: 10 * time.Second, planned: 30 * time.Second},
+		"it has the default grace period, and is late":   {deleted: time.Nanosecond, planned: 40 * time.Second, grace: 30 * time.Second},
+		"it has a long grace period, and needs it":       {deleted: time.Nanosecond, planned: 130 * time.Second, grace: 2 * time.Minute},
+		"it has a long grace period, and needs less":     {deleted: time.Nanosecond, gone: 50 * time.Second, planned: time.Minute, grace: 2 * time.Minute},
+		"its grace period is longer than a launch takes": {deleted: time.Nanosecond, planned: 3 * time.Minute, grace: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -248,7 +253,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 			victim.Spec.NodeName = "n"
 			w.pending.Handler().OnAdd(victim, false)
 			going := victim.DeepCopy()
-			going.DeletionTimestamp = &metav1.Time{Time: start}
+			going.DeletionTimestamp = &metav1.Time{Time: start.Add(tc.grace)}
 			pod := w.pod(0)
 			pod.Status.NominatedNodeName = "n"
 			w.pending.Handler().OnAdd(pod, false)
@@ -258,7 +263,7 @@ func TestVictimsThatAreDeletedLate(t *testing.T) {
 			}
 			w.reservations.Submit(capacity.RefOf(pod), class)
 			planned := time.Duration(-1)
-			for at := time.Duration(0); at < time.Minute && planned < 0; at += time.Second {
+			for at := time.Duration(0); at < 5*time.Minute && planned < 0; at += time.Second {
 				if tc.deleted > at-time.Second && tc.deleted <= at && tc.deleted > 0 || tc.deleted == time.Nanosecond && at == 0 {
 					w.pending.Handler().OnUpdate(victim, going)
 				}

@@ -149,19 +149,29 @@ func TestPendingKnowsWhereRoomIsBeingMade(t *testing.T) {
 	h := p.Handler()
 	pod := ownedPod(0, "apps/v1 ReplicaSet")
 	pod.Spec.NodeName = "n"
-	going := pod.DeepCopy()
-	going.DeletionTimestamp = ptr.To(metav1.Now())
-	for _, step := range []struct {
+	other := ownedPod(1, "apps/v1 ReplicaSet")
+	other.Spec.NodeName = "n"
+	now := time.Now()
+	until := func(pod *corev1.Pod, grace time.Duration) *corev1.Pod {
+		pod = pod.DeepCopy()
+		pod.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(grace)))
+		return pod
+	}
+	going, forced, slow := until(pod, 30*time.Second), until(pod, time.Second), until(other, time.Minute)
+	for i, step := range []struct {
 		do   func()
-		want bool
+		want time.Duration // the deadline; zero: no pods are ending
 	}{
-		{func() { h.OnAdd(pod, false) }, false},
-		{func() { h.OnUpdate(pod, going) }, true},
-		{func() { h.OnDelete(going) }, false},
+		{func() { h.OnAdd(pod, false); h.OnAdd(other, false) }, 0},
+		{func() { h.OnUpdate(pod, going) }, 30 * time.Second},
+		{func() { h.OnUpdate(other, slow) }, time.Minute},
+		{func() { h.OnDelete(slow) }, 30 * time.Second},
+		{func() { h.OnUpdate(going, forced) }, time.Second},
+		{func() { h.OnDelete(forced) }, 0},
 	} {
 		step.do()
-		if got := p.PodsEnding("n"); got != step.want {
-			t.Errorf("makes room: %t, want %t", got, step.want)
+		if deadline, ending := p.PodsEnding("n"); ending != (step.want != 0) || ending && !deadline.Equal(now.Add(step.want)) {
+			t.Errorf("step %d: ending %t, until %v, want %v", i, ending, deadline.Sub(now), step.want)
 		}
 	}
 }

@@ -43,14 +43,14 @@ type Pods struct {
 	ours, others map[string]bool // scheduler names
 	reservations *reservations.Ledger
 	Classes      *Classes
-	left         func() // a pod has left its node; set before the first event
+	left         func() // a pod has left its node, or needs less of it; set before the first event
 
 	mu   sync.Mutex
 	pods map[types.UID]arrival
 	// owned is the number of live pods per controller, bound or not, whichever scheduler they use.
 	owned map[types.UID]int
-	// ending is, per node, the number of bound pods that are being deleted.
-	ending map[string]int
+	// ending are, per node, the bound pods that are being deleted, with the time at which each one's grace period is over.
+	ending map[string]map[types.UID]time.Time
 	// bound is the number of live pods per group that have a node.
 	bound map[Group]int
 }
@@ -64,7 +64,7 @@ type arrival struct {
 
 // New returns Pods that are empty.
 func New(cfg Config, reservations *reservations.Ledger, classes *Classes) *Pods {
-	p := &Pods{cfg: cfg, ours: map[string]bool{}, others: map[string]bool{}, reservations: reservations, Classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]int{}, bound: map[Group]int{}}
+	p := &Pods{cfg: cfg, ours: map[string]bool{}, others: map[string]bool{}, reservations: reservations, Classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]map[types.UID]time.Time{}, bound: map[Group]int{}}
 	for _, s := range cfg.Schedulers {
 		p.ours[s] = true
 	}
@@ -75,7 +75,8 @@ func New(cfg Config, reservations *reservations.Ledger, classes *Classes) *Pods 
 	return p
 }
 
-// OnPodLeft sets the func that is called when a pod has left its node, where capacity may be free now. Call it before the first event.
+// OnPodLeft sets the func that is called when a pod has left its node or was resized downwards in place, so that capacity may be free there
+// now. Call it before the first event.
 func (p *Pods) OnPodLeft(f func()) { p.left = f }
 
 // asks reports whether another scheduler has found no node for the pod, and a node may be launched for it.
@@ -109,6 +110,9 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	p.count(old, pod)
 	if pod.Spec.NodeName != "" {
 		if old != nil && old.Spec.NodeName != "" {
+			if p.left != nil && capacity.Shrank(old, pod) {
+				p.left()
+			}
 			return // bound before
 		}
 		p.drop(pod, true, func(l *ledger.Ledger, now time.Time) { l.Bound(pod.UID, pod.Spec.NodeName, now) })
@@ -214,11 +218,17 @@ func (p *Pods) Created(owner types.UID) int {
 	return p.owned[owner]
 }
 
-// PodsEnding reports whether pods of the node are being deleted: capacity will be free there.
-func (p *Pods) PodsEnding(node string) bool {
+// PodsEnding reports whether pods of the node are being deleted, so that capacity will be free there, and when the last of their grace periods
+// is over.
+func (p *Pods) PodsEnding(node string) (deadline time.Time, ending bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ending[node] > 0
+	for _, at := range p.ending[node] {
+		if at.After(deadline) {
+			deadline = at
+		}
+	}
+	return deadline, len(p.ending[node]) > 0
 }
 
 // count updates owned, ending and bound. A pod that is being deleted doesn't count for its controller, which creates another one.
@@ -226,7 +236,17 @@ func (p *Pods) count(old, pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	shift(p.owned, counted(old), counted(pod))
-	shift(p.ending, leaves(old), leaves(pod))
+	if node := leaves(old); node != "" {
+		if delete(p.ending[node], old.UID); len(p.ending[node]) == 0 {
+			delete(p.ending, node)
+		}
+	}
+	if node := leaves(pod); node != "" {
+		if p.ending[node] == nil {
+			p.ending[node] = map[types.UID]time.Time{}
+		}
+		p.ending[node][pod.UID] = pod.DeletionTimestamp.Time // the API server has added the grace period
+	}
 	shift(p.bound, settled(old), settled(pod))
 }
 

@@ -82,6 +82,37 @@ func TestBoundPodThatWasReplacedMakesRoom(t *testing.T) {
 	}
 }
 
+// A bound pod that is resized downwards in place makes room once the kubelet has resized it.
+func TestBoundPodThatShrinksMakesRoom(t *testing.T) {
+	p := newQueue(Config{})
+	rooms := 0
+	p.OnPodLeft(func() { rooms++ })
+	cpu := func(q string) corev1.ResourceList { return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(q)} }
+	pod := unscheduled(0)
+	pod.Spec.NodeName, pod.Spec.Containers[0].Name = "n", "c"
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: cpu("1"), Resources: &corev1.ResourceRequirements{Requests: cpu("1")}}}
+	h := p.Handler()
+	h.OnAdd(pod, true)
+	for _, step := range []struct {
+		name   string
+		change func(pod *corev1.Pod)
+		want   int
+	}{
+		{"its readiness changes", func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].Ready = true }, 0},
+		{"less is asked for", func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Requests = cpu("250m") }, 0},
+		{"the kubelet has agreed", func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].AllocatedResources = cpu("250m") }, 0},
+		{"it is done", func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].Resources.Requests = cpu("250m") }, 1},
+		{"more is asked for", func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Requests = cpu("500m") }, 1},
+	} {
+		next := pod.DeepCopy()
+		step.change(next)
+		h.OnUpdate(pod, next)
+		if pod = next; rooms != step.want {
+			t.Fatalf("%s: room was made %d times, want %d", step.name, rooms, step.want)
+		}
+	}
+}
+
 // Whatever has made Pods miss a pod's end, reconcile finds it.
 func TestPodsNobodyHasAreForgotten(t *testing.T) {
 	for name, tc := range map[string]struct {

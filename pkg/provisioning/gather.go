@@ -102,8 +102,14 @@ func (g *Gatherer) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	return true
 }
 
-// nomineePatience is how long the victims of a preemption may take to end before a node is launched for the pod after all.
-const nomineePatience = 30 * time.Second
+// nomineePatience is how long the victims of a preemption may take to end before a node is launched for the pod after all. If their grace
+// periods are longer, they have victimMargin more than these, for the kubelet to report their end, but at most longestPatience: a new node
+// would take less time.
+const (
+	nomineePatience = 30 * time.Second
+	victimMargin    = 10 * time.Second
+	longestPatience = 3 * time.Minute
+)
 
 // preemptionPatience is how long it may take until the victims begin to end. The pod is nominated before they are deleted, in the
 // background, and the API server may throttle that.
@@ -134,17 +140,21 @@ func (g *Gatherer) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
 			return false
 		}
 		first, known := g.nominees[w.Ref.UID]
-		ending := g.pending.PodsEnding(pod.Status.NominatedNodeName)
+		deadline, ending := g.pending.PodsEnding(pod.Status.NominatedNodeName)
 		if !known || first.node != pod.Status.NominatedNodeName || ending && !first.ending {
 			first = nominee{pod.Status.NominatedNodeName, now, ending}
 			g.nominees[w.Ref.UID] = first
 		}
-		until := first.since.Add(nomineePatience)
-		if !first.ending {
-			until = first.since.Add(preemptionPatience)
+		patience := preemptionPatience
+		if first.ending {
+			patience = max(nomineePatience, min(deadline.Add(victimMargin).Sub(first.since), longestPatience))
 		}
+		until := first.since.Add(patience)
 		if first.ending && !ending || !now.Before(until) {
 			return false
+		}
+		if next := now.Add(nomineePatience); next.Before(until) {
+			until = next // the victims may have ended by then, and their capacity may not be enough
 		}
 		g.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Postpone(w.Ref.UID, "preemption is making room for the pod on node "+pod.Status.NominatedNodeName, until, now)

@@ -81,7 +81,7 @@ func (t *Triggers) reopen() {
 	}
 }
 
-// RoomAppeared hears that a node has more free capacity: a pod has ended, a node was added, has grown, or is schedulable again.
+// RoomAppeared hears that a node has more free capacity: a pod has ended or was resized downwards, a node was added, has grown, or is schedulable again.
 // Pods that wait for an instance may use it instead. Safe for concurrent use; returns at once.
 func (t *Triggers) RoomAppeared() { t.CapacityAppeared(true) }
 

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -179,7 +180,7 @@ func (b *Breaker) Text() string {
 	if b.Key.Repair() {
 		return b.repairText()
 	}
-	what := b.Message
+	what := cmp.Or(b.Message, b.Cause) // a long record has no messages
 	if b.Trial {
 		what = "its machines fail in another pool: " + what
 	}

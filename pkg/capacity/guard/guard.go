@@ -14,6 +14,8 @@ const (
 	thrownWindow = time.Hour
 	// mostOvertaken is how many rounds are forgiven within an hour because the cluster changed after their plans were made.
 	mostOvertaken = 2
+	// imageMemory is how long an image stays known after the last of its machines was initialized, and the last one that is watched has ended.
+	imageMemory = 30 * 24 * time.Hour
 	// changesKept is how many changes are remembered, for machines that were bought before them.
 	changesKept = 200
 )
@@ -26,8 +28,8 @@ type Guard struct {
 	breakers map[Key]*Breaker
 	// served is when a machine of a key last served. initialized is when a machine of a class, image and zone last became initialized.
 	served, initialized map[Key]time.Time
-	// known are images, with their class, of which a machine was initialized at least once.
-	known  map[Key]bool
+	// known are images, with their class, of which a machine was initialized, and when one last was; zero: before this process started.
+	known  map[Key]time.Time
 	thrown map[Key][]throw
 	// forgiven are rounds in which machines failed by chance, as it seems.
 	forgiven map[Key][]forgiven
@@ -78,7 +80,7 @@ const (
 func New() *Guard {
 	return &Guard{
 		machines: map[string]*machine{}, rounds: map[string][]*machine{}, failing: map[string]bool{}, breakers: map[Key]*Breaker{},
-		served: map[Key]time.Time{}, initialized: map[Key]time.Time{}, known: map[Key]bool{}, thrown: map[Key][]throw{}, forgiven: map[Key][]forgiven{},
+		served: map[Key]time.Time{}, initialized: map[Key]time.Time{}, known: map[Key]time.Time{}, thrown: map[Key][]throw{}, forgiven: map[Key][]forgiven{},
 	}
 }
 
@@ -149,6 +151,7 @@ func (g *Guard) Tick(now time.Time) {
 			delete(g.thrown, k)
 		}
 	}
+	g.forgetImages(now)
 	maps.DeleteFunc(g.forgiven, func(_ Key, all []forgiven) bool { return len(all) == 0 || now.Sub(all[len(all)-1].at) >= thrownWindow })
 	for _, of := range []map[Key]time.Time{g.served, g.initialized} {
 		for k, at := range of {
@@ -157,4 +160,26 @@ func (g *Guard) Tick(now time.Time) {
 			}
 		}
 	}
+}
+
+// forgetImages forgets images that are no longer in use. Records say only which are known, so those of an earlier process are as new.
+func (g *Guard) forgetImages(now time.Time) {
+	for k, at := range g.known {
+		switch {
+		case at.IsZero():
+			g.known[k] = now
+		case now.Sub(at) >= imageMemory && !g.uses(k):
+			delete(g.known, k)
+		}
+	}
+}
+
+// uses reports whether a machine of the image exists.
+func (g *Guard) uses(k Key) bool {
+	for _, m := range g.machines {
+		if m.of(k) {
+			return true
+		}
+	}
+	return false
 }

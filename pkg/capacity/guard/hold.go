@@ -52,10 +52,17 @@ func (g *Guard) failsElsewhere(k Key) (found *Breaker) {
 }
 
 // KnownImage reports whether a machine of the image was initialized at least once.
-func (g *Guard) KnownImage(class, image string) bool { return g.known[MachineKey(class, image, "")] }
+func (g *Guard) KnownImage(class, image string) bool {
+	_, known := g.known[MachineKey(class, image, "")]
+	return known
+}
 
 // Know records that a machine of the image was initialized before the guard kept records.
-func (g *Guard) Know(class, image string) { g.known[MachineKey(class, image, "")] = true }
+func (g *Guard) Know(class, image string) {
+	if k := MachineKey(class, image, ""); !g.KnownImage(class, image) {
+		g.known[k] = time.Time{}
+	}
+}
 
 // Underway returns how many machines of an image are bought and undecided, and when the first of them was bought. Failed machines count
 // until their round is over: the verdicts on the others of the round decide whether more are bought. A machine whose node is Ready counts

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// maxRecord is the maximum length of one owner's record, in bytes.
-const maxRecord = 4 << 10
+// maxRecord is the maximum length of one owner's record, in bytes: a quarter of what the API server allows for all annotations of an object.
+// It has space for about 150 open breakers with their messages, and for more than 300 without.
+const maxRecord = 64 << 10
 
 // Record is what is stored about the breakers of one owner: a node class's machine faults and known images, or a node pool's pod faults.
 type Record struct {
@@ -73,11 +74,12 @@ func (g *Guard) Owners() map[Owner]bool {
 	return out
 }
 
-// Encode returns the record of an owner, or "" if there is nothing to store. If it is too long, Encode leaves out closed breakers, the
-// oldest first; if the open ones still don't fit, it merges them into one breaker of the whole pool or class.
+// Encode returns the record of an owner, or "" if there is nothing to store. It changes no breaker: what a record has no space for is lost
+// only to the next process. If a record is too long, Encode leaves out messages first, then closed breakers, the oldest first, and in the end
+// the open ones that have been due for the longest time: there may be no pods left to probe them for.
 func (g *Guard) Encode(o Owner, now time.Time) string {
 	var r Record
-	latest := func(a, b Key) int { return cmp.Or(g.initialized[b].Compare(g.initialized[a]), compareKeys(a, b)) }
+	latest := func(a, b Key) int { return cmp.Or(g.known[b].Compare(g.known[a]), compareKeys(a, b)) }
 	for _, k := range slices.SortedFunc(maps.Keys(g.known), latest) {
 		if OwnerOf(k) == o && len(r.Images) < mostImages {
 			r.Images = append(r.Images, k.Image)
@@ -85,30 +87,43 @@ func (g *Guard) Encode(o Owner, now time.Time) string {
 	}
 	slices.Sort(r.Images)
 	open, closed := g.of(o, now)
-	for kept := len(closed); ; kept-- {
-		r.Breakers = nil
-		for _, b := range append(slices.Clone(open), closed[:max(kept, 0)]...) {
-			r.Breakers = append(r.Breakers, entryOf(b))
-		}
-		if len(r.Breakers) == 0 && len(r.Images) == 0 {
-			return ""
-		}
-		text, err := json.Marshal(r)
-		if err != nil {
-			panic("guard: a record does not marshal: " + err.Error()) // it has nothing that can fail
-		}
-		if len(text) <= maxRecord {
-			return string(text)
-		}
-		if kept <= 0 {
-			if len(open) < 2 {
-				return string(text)
-			}
-			g.mergeAll(o, open, now)
-			open, closed = g.of(o, now)
-			kept = len(closed) + 1
+	if len(open)+len(closed)+len(r.Images) == 0 {
+		return ""
+	}
+	all := slices.Concat(open, closed)
+	for _, b := range all {
+		r.Breakers = append(r.Breakers, entryOf(b))
+	}
+	text := encoded(r)
+	if len(text) <= maxRecord {
+		return text
+	}
+	r.Breakers = nil
+	left := maxRecord - len(encoded(r)) - len(`"breakers":[],`)
+	slices.SortStableFunc(open, func(a, b *Breaker) int { return b.Next.Compare(a.Next) })
+	brief := map[*Breaker]entry{}
+	for _, b := range append(open, closed...) {
+		e := entryOf(b)
+		e.Message = ""
+		if n := len(encoded(e)) + len(","); n <= left {
+			brief[b], left = e, left-n
 		}
 	}
+	for _, b := range all { // in the same order as the next process
+		if e, ok := brief[b]; ok {
+			r.Breakers = append(r.Breakers, e)
+		}
+	}
+	return encoded(r)
+}
+
+// encoded returns JSON for a record or an entry.
+func encoded(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("guard: a record does not marshal: " + err.Error()) // it has nothing that can fail
+	}
+	return string(text)
 }
 
 // of returns an owner's open breakers and those it only remembers, the latest first.
@@ -124,21 +139,6 @@ func (g *Guard) of(o Owner, now time.Time) (open, closed []*Breaker) {
 	}
 	slices.SortStableFunc(closed, func(a, b *Breaker) int { return b.Closed.Compare(a.Closed) })
 	return open, closed
-}
-
-// mergeAll replaces all of an owner's open breakers by one.
-func (g *Guard) mergeAll(o Owner, open []*Breaker, now time.Time) {
-	all := MachineKey(o.Class, "", "")
-	if o.Pool != "" {
-		all = PoolKey(o.Pool, "several")
-	}
-	first := slices.MinFunc(open, func(a, b *Breaker) int { return a.Since.Compare(b.Since) })
-	g.open(all, Fault{Cause: all.Cause, Message: first.Message}, first.Life, now)
-	for _, b := range open {
-		if b.Key != all {
-			delete(g.breakers, b.Key)
-		}
-	}
 }
 
 func entryOf(b *Breaker) entry {
@@ -190,7 +190,7 @@ func (g *Guard) Restore(o Owner, text string) error {
 	}
 	for _, image := range r.Images {
 		if o.Class != "" {
-			g.known[MachineKey(o.Class, image, "")] = true
+			g.Know(o.Class, image)
 		}
 	}
 	for i := range r.Breakers {

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -72,5 +73,5 @@ func (b *Breaker) suspects(bought, now time.Time) bool {
 // repairText is Text for a breaker of repairs.
 func (b *Breaker) repairText() string {
 	return fmt.Sprintf("nodes of pool %s that were launched since %s became unhealthy, too, so no other one is repaired before %s, or after a change (annotation %s: at once); the last was %s",
-		b.Key.Pool, b.Since.UTC().Format(time.RFC3339), b.Next.UTC().Format(time.RFC3339), objects.AnnotationRetry, b.Message)
+		b.Key.Pool, b.Since.UTC().Format(time.RFC3339), b.Next.UTC().Format(time.RFC3339), objects.AnnotationRetry, cmp.Or(b.Message, b.Cause))
 }

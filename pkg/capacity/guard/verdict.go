@@ -21,10 +21,15 @@ func (g *Guard) Initialized(name string, at time.Time) {
 	m.initialized = at
 	g.latest(g.initialized, MachineKey(m.Class, m.image, m.zone), at)
 	g.latest(g.initialized, MachineKey(m.Class, m.image, ""), at)
-	if k := MachineKey(m.Class, m.image, ""); m.image != "" && !g.known[k] {
-		g.known[k] = true
-		g.out = append(g.out, Notice{Kind: Known, Key: k})
+	if m.image == "" {
+		return
 	}
+	k := MachineKey(m.Class, m.image, "")
+	if !g.KnownImage(m.Class, m.image) {
+		g.out = append(g.out, Notice{Kind: Known, Key: k})
+		g.known[k] = at
+	}
+	g.latest(g.known, k, at)
 }
 
 // Ran records that a pod of the workload is Running on the machine. With that alone it has not served yet.

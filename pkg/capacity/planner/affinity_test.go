@@ -69,6 +69,31 @@ func TestPlanOfPodAffinity(t *testing.T) {
 		}, want: `
 			default on-demand c.4 : map[side:1 web:1]
 			`},
+		{name: "the first pod near its own kind, of which others match a part only", view: func(t *testing.T) *capacity.View {
+			return viewOf(t, 2, asking("web", "cpu=1500m", labelled("tier", "front"), nearLabel("tier", "front", capacity.LabelZone), near("web", capacity.LabelZone)),
+				testNode("n1", "b", 0, 0, running("api", labelled("tier", "front"))))
+		}, want: `
+			default on-demand c.2 a: map[web:1]
+			default on-demand c.2 a: map[web:1]
+			`},
+		{name: "near pods that match all terms, not near those that match one", view: func(t *testing.T) *capacity.View {
+			return viewOf(t, 1, asking("web", "cpu=1500m", nearLabel("tier", "front", capacity.LabelZone), near("db", capacity.LabelZone)),
+				testNode("n1", "b", 0, 0, running("db"), running("api", labelled("tier", "front"))), testNode("n2", "c", 0, 0, running("db", labelled("tier", "front"))))
+		}, want: `
+			default on-demand c.2 c: map[web:1]
+			`},
+		{name: "near pods of which none matches all terms", view: func(t *testing.T) *capacity.View {
+			return viewOf(t, 1, asking("web", "cpu=1500m", nearLabel("tier", "front", capacity.LabelZone), near("db", capacity.LabelZone)),
+				testNode("n1", "b", 0, 0, running("db"), running("api", labelled("tier", "front"))))
+		}, want: `
+			refused 1 web: default: pod affinity over topology.kubernetes.io/zone can't be met where nodes can be launched
+			`},
+		{name: "terms over two keys: on one node, in any zone, as no other pod matches both", view: func(t *testing.T) *capacity.View {
+			return viewOf(t, 2, asking("web", "cpu=1500m", labelled("tier", "front"), nearLabel("tier", "front", capacity.LabelZone), near("web", capacity.LabelHostname)),
+				testNode("n1", "b", 0, 0, running("api", labelled("tier", "front"))))
+		}, want: `
+			default on-demand c.4 a: map[web:2]
+			`},
 		{name: "near nothing", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 1, asking("web", "cpu=1", near("db", capacity.LabelZone)))
 		}, want: `

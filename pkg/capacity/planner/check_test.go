@@ -363,14 +363,16 @@ func (c *checked) admitPods(v *capacity.View, pod *corev1.Pod, all []*checked) e
 		return nil
 	}
 	terms := pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	self, anywhere := true, false
+	matchesAll := func(p *corev1.Pod) bool { // podMatchesAllAffinityTerms of kube-scheduler
+		return !slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return !termMatches(v, &t, pod, p) })
+	}
+	self, anywhere := matchesAll(pod), false
 	var missing []string
 	for _, t := range terms {
-		self = self && termMatches(v, &t, pod, pod)
 		here := false
 		for _, n := range all {
 			for _, p := range n.pods {
-				if _, ok := n.node.Labels[t.TopologyKey]; ok && termMatches(v, &t, pod, p) {
+				if _, ok := n.node.Labels[t.TopologyKey]; ok && matchesAll(p) {
 					anywhere = true
 					here = here || same(t.TopologyKey, n)
 				}

@@ -51,14 +51,20 @@ func affinityOf(p *corev1.Pod) *corev1.Affinity {
 	return p.Spec.Affinity
 }
 
-func near(app, key string) func(*corev1.Pod) {
+func labelled(label, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels[label] = value }
+}
+
+func near(app, key string) func(*corev1.Pod) { return nearLabel("app", app, key) }
+
+func nearLabel(label, value, key string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		a := affinityOf(p)
 		if a.PodAffinity == nil {
 			a.PodAffinity = &corev1.PodAffinity{}
 		}
 		a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-			corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selecting(app)})
+			corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}})
 	}
 }
 

@@ -2,6 +2,9 @@ package topology
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -9,7 +12,32 @@ import (
 // affinity is the kind of pod affinity terms.
 type affinity struct{}
 
-func affinities(t *Groups, u *Batch) { t.terms(u, u.Affinity, affinity{}, Attracts, required) }
+// affinities makes one constraint for each topology key of the required terms. Each counts only the pods that match all terms, as
+// kube-scheduler does (InterPodAffinity, podMatchesAllAffinityTerms).
+func affinities(t *Groups, u *Batch) {
+	selectors := map[string]*capacity.PodTerm{}
+	for i := range u.Affinity {
+		selectors[selectorID(&u.Affinity[i])] = &u.Affinity[i]
+	}
+	ids := slices.Sorted(maps.Keys(selectors))
+	made := map[string]bool{}
+	for i := range u.Affinity {
+		key := u.Affinity[i].TopologyKey
+		if made[key] {
+			continue
+		}
+		made[key] = true
+		var all []*capacity.PodTerm
+		for _, id := range ids {
+			term := *selectors[id]
+			term.TopologyKey = key
+			all = append(all, &term)
+		}
+		// A single term has the same group as other constraints with that term.
+		id := "term" + key + strings.Join(ids, " and ")
+		u.All = append(u.All, Constraint{Kind: affinity{}, Effect: Attracts, Group: t.group(id, all...), Step: required, Rank: i})
+	}
+}
 
 func preferredAffinities(t *Groups, u *Batch) {
 	t.terms(u, u.PreferredAffinity, affinity{}, Attracts, dropPreferredAffinity)

@@ -63,7 +63,7 @@ func (u *Batch) SpreadsOverHosts() bool {
 }
 
 // First reports whether a pod of the batch satisfies its own affinity terms as the first pod that matches them: it matches all of them
-// itself, and no other pod matches any.
+// itself, and no other pod matches all of the required ones (nor a preferred one that is in force).
 func (u *Batch) First() bool {
 	for i := range u.Owned {
 		if o := &u.Owned[i]; o.Effect == Attracts && (!o.self || o.Group.total > 0) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -17,13 +16,8 @@ type Group struct {
 	Key  string
 	Host bool // the domains are nodes
 	slot int  // position of the key in sites, unless host
-	// The pods that are counted.
-	selector   labels.Selector
-	namespaces []string
-	nsSelector labels.Selector
-	// firstKey and firstValue are an equality that the selector requires, to exclude pods quickly; empty key: none.
-	firstKey, firstValue string
-	onlyFirst            bool
+	// selected are the terms that a pod has to match to be counted, all of them.
+	selected []podSelector
 	// Filter tells which nodes count, for spread; nil: all that have the key.
 	Filter *nodeFilter
 	// byKind: no selector but the kind of the constraint says which pods are counted (Groups.counters).
@@ -86,44 +80,24 @@ func (f *nodeFilter) id() string {
 	return b.String()
 }
 
-func newGroup(t *capacity.PodTerm) *Group {
-	g := &Group{Key: t.TopologyKey, Host: t.TopologyKey == capacity.LabelHostname, selector: t.Selector, namespaces: t.Namespaces, nsSelector: t.NamespaceSelector,
-		Counts: map[int]int{}, Owners: map[int]int{}, Nodes: map[int]int{}, forced: map[int]bool{}}
-	if t.Selector == nil {
-		g.selector = labels.Nothing()
-	}
-	requirements, _ := g.selector.Requirements()
-	for i := range requirements {
-		if v, ok := requirements[i].Values(), requirements[i].Operator() == "=" || requirements[i].Operator() == "in" || requirements[i].Operator() == "=="; ok && len(v) == 1 {
-			g.firstKey = requirements[i].Key()
-			g.firstValue = v.UnsortedList()[0]
-			g.onlyFirst = len(requirements) == 1
-			break
-		}
+// newGroup returns a group over the first term's topology key that counts the pods which match all terms.
+func newGroup(terms ...*capacity.PodTerm) *Group {
+	key := terms[0].TopologyKey
+	g := &Group{Key: key, Host: key == capacity.LabelHostname, Counts: map[int]int{}, Owners: map[int]int{}, Nodes: map[int]int{}, forced: map[int]bool{}}
+	for _, t := range terms {
+		g.selected = append(g.selected, newPodSelector(t))
 	}
 	return g
 }
 
 // matches reports whether a pod with these labels in the namespace is counted.
 func (g *Group) matches(namespace string, podLabels map[string]string, names capacity.NamespaceLabels) bool {
-	if g.firstKey != "" {
-		if v, ok := podLabels[g.firstKey]; !ok || v != g.firstValue {
+	for i := range g.selected {
+		if !g.selected[i].matches(namespace, podLabels, names) {
 			return false
 		}
 	}
-	if !slices.Contains(g.namespaces, namespace) {
-		if g.nsSelector == nil {
-			return false
-		}
-		var nsLabels labels.Set
-		if names != nil {
-			nsLabels = names(namespace)
-		}
-		if !g.nsSelector.Matches(nsLabels) {
-			return false
-		}
-	}
-	return g.onlyFirst || g.selector.Matches(labels.Set(podLabels))
+	return true
 }
 
 // Add adds n pods to a domain's count.
@@ -223,28 +197,6 @@ func cloneCounts(m map[int]int) map[int]int {
 		out[k] = v
 	}
 	return out
-}
-
-// termID identifies a pod term by the pods it selects and its topology key.
-func termID(t *capacity.PodTerm) string {
-	var b strings.Builder
-	b.WriteString(t.TopologyKey)
-	writeSelector(&b, t.Selector)
-	b.WriteString(strings.Join(slices.Sorted(slices.Values(t.Namespaces)), ","))
-	writeSelector(&b, t.NamespaceSelector)
-	return b.String()
-}
-
-// writeSelector distinguishes no selector, one that matches nothing and one that matches everything; all three print as "".
-func writeSelector(b *strings.Builder, s labels.Selector) {
-	switch {
-	case s == nil:
-		b.WriteString("|none|")
-	case s.Empty():
-		b.WriteString("|every|")
-	default:
-		b.WriteString("|" + s.String() + "|")
-	}
 }
 
 // Concerns reports whether any constraint uses the group. Preferences that used it may have been dropped.

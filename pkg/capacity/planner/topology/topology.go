@@ -60,10 +60,10 @@ func (t *Groups) ForgetDomains() {
 	}
 }
 
-func (t *Groups) group(id string, term *capacity.PodTerm) *Group {
+func (t *Groups) group(id string, terms ...*capacity.PodTerm) *Group {
 	g, ok := t.byID[id]
 	if !ok {
-		g = newGroup(term)
+		g = newGroup(terms...)
 		t.byID[id] = g
 		t.Groups = append(t.Groups, g)
 	}

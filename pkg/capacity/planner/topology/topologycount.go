@@ -127,15 +127,15 @@ type groupIndex struct {
 }
 
 func (x *groupIndex) add(g *Group) {
-	switch {
+	switch key, value := g.selected[0].firstKey, g.selected[0].firstValue; {
 	case g.byKind:
-	case g.firstKey == "":
+	case key == "":
 		x.rest = append(x.rest, g)
 	default:
-		if x.byKey[g.firstKey] == nil {
-			x.byKey[g.firstKey] = map[string][]*Group{}
+		if x.byKey[key] == nil {
+			x.byKey[key] = map[string][]*Group{}
 		}
-		x.byKey[g.firstKey][g.firstValue] = append(x.byKey[g.firstKey][g.firstValue], g)
+		x.byKey[key][value] = append(x.byKey[key][value], g)
 	}
 }
 
