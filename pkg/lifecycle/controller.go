@@ -199,11 +199,15 @@ func (c *Controller) Disrupt(ctx context.Context, node *corev1.Node) error {
 	return err
 }
 
-// Undisrupt removes Disrupt's taint. It doesn't change a Node that is gone or being deleted.
+// Undisrupt removes Disrupt's taint, and the label that keeps load balancers off if the end of a node has set it: the node stays, and is to get
+// traffic. It doesn't change a Node that is gone or being deleted.
 func (c *Controller) Undisrupt(ctx context.Context, node *corev1.Node) error {
 	_, err := c.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		if n.DeletionTimestamp == nil {
 			dropTaint(n, karpv1.DisruptedTaintKey)
+			if n.Labels[corev1.LabelNodeExcludeBalancers] == excludedAtEnd {
+				delete(n.Labels, corev1.LabelNodeExcludeBalancers)
+			}
 		}
 	})
 	if gone(err) {
