@@ -71,9 +71,10 @@ func (c *Controller) ClaimChanged(name string) { c.queue.add(key{claim: name}) }
 
 // Run works until ctx ends, then waits for everything under way. The informers must have been started.
 func (c *Controller) Run(ctx context.Context) error {
+	// The queue is called like the controller in karpentermetrics: dashboards of Karpenter select both by one name.
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, time.Minute),
-		workqueue.TypedRateLimitingQueueConfig[key]{Name: "dovetail_lifecycle", Clock: c.clock})
+		workqueue.TypedRateLimitingQueueConfig[key]{Name: "nodeclaim.lifecycle", Clock: c.clock})
 	c.queue.running.Store(&queue)
 	defer c.queue.running.Store(nil)
 	defer queue.ShutDown()
