@@ -3,6 +3,7 @@ package clustermetrics
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -208,6 +209,31 @@ func TestLabelsOfConditions(t *testing.T) {
 		is := strings.FieldsFunc(strings.TrimSuffix(after, "}}"), func(r rune) bool { return r == ',' })
 		if !maps.Equal(set(is), set(strings.Fields(want))) {
 			t.Errorf("%s has the labels %q, want %q", g.name(), is, want)
+		}
+	}
+}
+
+// docs/signals.md lists all of them.
+func TestConditionMetricsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/signals.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, g := range gauges {
+		if strings.HasPrefix(g.name(), "operator_") {
+			names = append(names, g.name())
+		}
+	}
+	for _, kind := range []string{"", "nodeclaim_", "nodepool_", "ec2nodeclass_", "node_"} {
+		names = append(names, "operator_"+kind+"status_condition_transitions_total", "operator_"+kind+"status_condition_transition_seconds", "operator_"+kind+"termination_duration_seconds")
+	}
+	if len(names) != 5*6 {
+		t.Errorf("%d metrics: %q", len(names), names)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/signals.md doesn't list %s", name)
 		}
 	}
 }

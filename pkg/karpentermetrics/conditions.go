@@ -69,15 +69,15 @@ func (k *Kind) Prefix() string { return strings.ToLower(k.Kind) + "_" }
 // conditionVecs makes and registers what is counted about a kind, or about all of them.
 func conditionVecs(prefix string, buckets []float64, labels ...string) (transitions *metrics.CounterVec, durations, terminations *metrics.HistogramVec) {
 	transitions = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: Operator, Subsystem: prefix + ConditionSubsystem, Name: "transitions_total",
+		Name: metrics.BuildFQName(Operator, prefix+ConditionSubsystem, "transitions_total"),
 		Help: "Changes of conditions to a status, by the condition's type, its status and its reason.", StabilityLevel: metrics.ALPHA,
 	}, slices.Concat([]string{"type", "status", "reason"}, labels))
 	durations = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Namespace: Operator, Subsystem: prefix + ConditionSubsystem, Name: "transition_seconds",
+		Name: metrics.BuildFQName(Operator, prefix+ConditionSubsystem, "transition_seconds"),
 		Help: "How long conditions had a status before it changed, by the condition's type and that status.", StabilityLevel: metrics.ALPHA, Buckets: buckets,
 	}, slices.Concat([]string{"type", "status"}, labels))
 	terminations = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Namespace: Operator, Subsystem: prefix + TerminationSubsystem, Name: "duration_seconds",
+		Name: metrics.BuildFQName(Operator, prefix+TerminationSubsystem, "duration_seconds"),
 		Help: "Time from an object's deletion until it was gone.", StabilityLevel: metrics.ALPHA, Buckets: buckets,
 	}, labels)
 	if slices.Contains(labels, PoolLabel) {
