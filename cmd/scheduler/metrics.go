@@ -9,25 +9,35 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/clustermetrics"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
 // metrics are what the process exports beside the counters of its parts.
 type metrics struct {
-	source   *clustermetrics.Source
-	pods     *clustermetrics.Pods
-	listener *clustermetrics.Listener // nil: only the scheduler's own port serves metrics
+	source     *clustermetrics.Source
+	pods       *clustermetrics.Pods
+	conditions *clustermetrics.Conditions
+	listener   *clustermetrics.Listener // nil: only the scheduler's own port serves metrics
 }
 
 // metrics connects the gauges of the cluster's state with what they are computed from, and listens for scrapes if the arguments say so.
 func (d *dovetail) metrics(cc *schedulerserverconfig.CompletedConfig, args *provision.Args, p *parts) (*metrics, error) {
 	core := cc.InformerFactory.Core().V1()
+	conditions, err := clustermetrics.NewConditions(clustermetrics.Informers{
+		NodeClaims: p.store.Informer(karpenter.NodeClaims.Kind), NodePools: p.store.Informer(karpenter.NodePools.Kind), NodeClasses: p.store.Informer(d.cloud.nodeClass.Kind),
+		Nodes: core.Nodes().Informer(),
+	}, d.cloud.nodeClass.Label(), d.clock)
+	if err != nil {
+		return nil, err
+	}
 	m := &metrics{
-		pods: clustermetrics.NewPods(core.Nodes().Lister(), d.clock),
+		conditions: conditions,
+		pods:       clustermetrics.NewPods(core.Nodes().Lister(), d.clock),
 		source: &clustermetrics.Source{
 			Clock: d.clock, Nodes: core.Nodes().Lister(), Pods: core.Pods().Lister(), Objects: p.store.Client(), Claims: p.store.Claims,
 			Pools:   func() []*capacity.Pool { return p.store.Pools(p.provider.InstanceTypes) },
-			Problem: p.store.Problem, Ledger: d.reservations.Summary, Objectless: args.DisableClusterStateObservability,
+			Problem: p.store.Problem, Ledger: d.reservations.Summary, Conditions: conditions, Objectless: args.DisableClusterStateObservability,
 			Cost: func(claims []*capacity.Claim) map[string]float64 {
 				byName := make(map[string]*capacity.Claim, len(claims))
 				for _, c := range claims {
@@ -43,7 +53,6 @@ func (d *dovetail) metrics(cc *schedulerserverconfig.CompletedConfig, args *prov
 	if args.MetricsBindAddress == "" {
 		return m, nil
 	}
-	var err error
 	if m.listener, err = clustermetrics.Listen(args.MetricsBindAddress); err != nil {
 		return nil, fmt.Errorf("%s arguments: metricsBindAddress: %w", provision.Name, err)
 	}
@@ -65,5 +74,6 @@ func (m *metrics) listen(ctx context.Context) {
 // lead exports the cluster's state until ctx ends.
 func (m *metrics) lead(ctx context.Context) {
 	m.pods.Lead()
+	m.conditions.Lead()
 	clustermetrics.Serve(ctx, m.source)
 }

@@ -37,6 +37,8 @@ type Source struct {
 	Problem func() error
 	// Ledger counts the pods that wait.
 	Ledger func() ledger.Summary
+	// Conditions are those of objects; nil: none are exported.
+	Conditions *Conditions
 	// Objectless leaves out what has a series per node or pod.
 	Objectless bool
 }
@@ -119,6 +121,9 @@ func (s *state) compute(ctx context.Context, l *list, now time.Time) error {
 	}
 	if err := nodePools(ctx, l, src.Objects, src.Cost(claims)); err != nil {
 		return err
+	}
+	if src.Conditions != nil {
+		src.Conditions.add(l, src.Objectless, now)
 	}
 	return objects(l, src, now)
 }

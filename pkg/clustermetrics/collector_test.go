@@ -302,10 +302,17 @@ func TestOnlyTheLeaderExports(t *testing.T) {
 }
 
 func BenchmarkScrape(b *testing.B) {
-	w := newWorld()
+	w := newObservedWorld(b)
 	for i := range 2000 {
-		w.node(fmt.Sprintf("node-%d", i), map[string]string{karpv1.NodePoolLabelKey: "default", corev1.LabelTopologyZone: "us-west-2a", corev1.LabelArchStable: "amd64",
+		n := w.node(fmt.Sprintf("node-%d", i), map[string]string{karpv1.NodePoolLabelKey: "default", corev1.LabelTopologyZone: "us-west-2a", corev1.LabelArchStable: "amd64",
 			corev1.LabelInstanceTypeStable: "m5.xlarge", karpv1.CapacityTypeLabelKey: "spot", corev1.LabelTopologyRegion: "us-west-2", corev1.LabelOSStable: "linux"})
+		c := w.claim("default", "True", "Is", 0)
+		c.Name, c.Status.Conditions = n.Name, slices.Repeat(c.Status.Conditions, 8)
+		for range 4 { // as the kubelet posts
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Pressure", Status: "False", Reason: "None", LastTransitionTime: w.at(0)})
+		}
+		w.claims.put(c)
+		w.observed.put(n)
 		for j := range 10 {
 			w.pod(fmt.Sprintf("pod-%d-%d", i, j), fmt.Sprintf("node-%d", i))
 		}

@@ -123,9 +123,10 @@ func (c *Controller) Changed() {
 
 // Run makes passes until ctx ends. The informers must have been started.
 func (c *Controller) Run(ctx context.Context) error {
+	// The queue is called like the controller in karpentermetrics: dashboards of Karpenter select both by one name.
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[struct{}](time.Second, retryMost),
-		workqueue.TypedRateLimitingQueueConfig[struct{}]{Name: "dovetail_disruption", Clock: c.clock})
+		workqueue.TypedRateLimitingQueueConfig[struct{}]{Name: "disruption", Clock: c.clock})
 	defer queue.ShutDown()
 	c.queue.Store(&queue)
 	defer c.queue.Store(nil)

@@ -71,9 +71,10 @@ func (c *Controller) ClaimChanged(name string) { c.queue.add(key{claim: name}) }
 
 // Run works until ctx ends, then waits for everything under way. The informers must have been started.
 func (c *Controller) Run(ctx context.Context) error {
+	// The queue is called like the controller in karpentermetrics: dashboards of Karpenter select both by one name.
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, time.Minute),
-		workqueue.TypedRateLimitingQueueConfig[key]{Name: "dovetail_lifecycle", Clock: c.clock})
+		workqueue.TypedRateLimitingQueueConfig[key]{Name: "nodeclaim.lifecycle", Clock: c.clock})
 	c.queue.running.Store(&queue)
 	defer c.queue.running.Store(nil)
 	defer queue.ShutDown()
@@ -199,11 +200,15 @@ func (c *Controller) Disrupt(ctx context.Context, node *corev1.Node) error {
 	return err
 }
 
-// Undisrupt removes Disrupt's taint. It doesn't change a Node that is gone or being deleted.
+// Undisrupt removes Disrupt's taint, and the label that keeps load balancers off if the end of a node has set it: the node stays, and is to get
+// traffic. It doesn't change a Node that is gone or being deleted.
 func (c *Controller) Undisrupt(ctx context.Context, node *corev1.Node) error {
 	_, err := c.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
 		if n.DeletionTimestamp == nil {
 			dropTaint(n, karpv1.DisruptedTaintKey)
+			if n.Labels[corev1.LabelNodeExcludeBalancers] == excludedAtEnd {
+				delete(n.Labels, corev1.LabelNodeExcludeBalancers)
+			}
 		}
 	})
 	if gone(err) {

@@ -83,6 +83,10 @@ func (t *termination) end(ctx context.Context, e *ending) (time.Duration, error)
 	return 0, nil
 }
 
+// excludedAtEnd is the value of the label that keeps load balancers off a node that ends, as Karpenter sets it: a label with another value is
+// someone else's.
+const excludedAtEnd = "karpenter"
+
 // errEnded: the instance is gone and the kubelet with it; there is nothing to drain or to wait for.
 var errEnded = errors.New("instance has ended")
 
@@ -99,7 +103,7 @@ func (t *termination) cordon(ctx context.Context, e *ending) (time.Duration, err
 				n.Labels = map[string]string{}
 			}
 			if _, ok := n.Labels[corev1.LabelNodeExcludeBalancers]; !ok {
-				n.Labels[corev1.LabelNodeExcludeBalancers] = "karpenter"
+				n.Labels[corev1.LabelNodeExcludeBalancers] = excludedAtEnd
 			}
 			if n.DeletionTimestamp == nil { // the API server rejects new finalizers on a deleted object
 				addFinalizer(n)

@@ -441,3 +441,37 @@ func TestHoldKeepsEverythingAsItIs(t *testing.T) {
 		t.Error("terminated")
 	}
 }
+
+// A node that isn't ended after all gets pods and traffic again: the taint goes, and so does the label that the end of a node sets, but not a
+// label of somebody else's.
+func TestUndisrupt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		label string
+		keeps bool
+	}{
+		"cordoned at its end":       {label: "karpenter"},
+		"excluded by somebody else": {label: "true", keeps: true},
+		"never excluded":            {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.up("a")
+			n := w.node("ip-10-0-0-1")
+			if err := w.c.Disrupt(w.ctx, n); err != nil {
+				t.Fatal(err)
+			}
+			w.changeNode(n.Name, func(n *corev1.Node) {
+				if delete(n.Labels, corev1.LabelNodeExcludeBalancers); tc.label != "" {
+					n.Labels[corev1.LabelNodeExcludeBalancers] = tc.label
+				}
+			})
+			if err := w.c.Undisrupt(w.ctx, w.node(n.Name)); err != nil {
+				t.Fatal(err)
+			}
+			now := w.node(n.Name)
+			if _, excluded := now.Labels[corev1.LabelNodeExcludeBalancers]; excluded != tc.keeps || hasTaint(now.Spec.Taints, &karpv1.DisruptedNoScheduleTaint) {
+				t.Errorf("labels %v, taints %v", now.Labels, now.Spec.Taints)
+			}
+		})
+	}
+}

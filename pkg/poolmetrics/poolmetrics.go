@@ -23,17 +23,21 @@ type Vec interface {
 }
 
 var (
-	mu  sync.Mutex
-	all []Vec
+	mu sync.Mutex
+	// all are the metrics by the label that names the pool.
+	all = map[string][]Vec{}
 )
 
 // MustRegister registers metrics where the scheduler's own are registered, and adds them to those that Keep cleans up.
-func MustRegister(vecs ...Vec) {
+func MustRegister(vecs ...Vec) { MustRegisterAs(Label, vecs...) }
+
+// MustRegisterAs is MustRegister for metrics of which another label names the pool.
+func MustRegisterAs(label string, vecs ...Vec) {
 	mu.Lock()
 	defer mu.Unlock()
 	for _, v := range vecs {
 		legacyregistry.MustRegister(v)
-		all = append(all, v)
+		all[label] = append(all[label], v)
 	}
 }
 
@@ -42,17 +46,19 @@ func MustRegister(vecs ...Vec) {
 func Keep(pools map[string]bool) {
 	mu.Lock()
 	defer mu.Unlock()
-	for _, v := range all {
-		for pool := range poolsOf(v) {
-			if pool != "" && !pools[pool] {
-				v.DeletePartialMatch(prometheus.Labels{Label: pool})
+	for label, vecs := range all {
+		for _, v := range vecs {
+			for pool := range poolsOf(v, label) {
+				if pool != "" && !pools[pool] {
+					v.DeletePartialMatch(prometheus.Labels{label: pool})
+				}
 			}
 		}
 	}
 }
 
-// poolsOf returns the pools that a metric has series of.
-func poolsOf(v Vec) map[string]bool {
+// poolsOf returns the pools that a metric has series of, which the label names.
+func poolsOf(v Vec, label string) map[string]bool {
 	series := make(chan prometheus.Metric)
 	go func() {
 		defer close(series)
@@ -65,7 +71,7 @@ func poolsOf(v Vec) map[string]bool {
 			continue // it can't be reported either
 		}
 		for _, l := range read.Label {
-			if l.GetName() == Label {
+			if l.GetName() == label {
 				out[l.GetValue()] = true
 			}
 		}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -92,13 +94,27 @@ func TestMetrics(t *testing.T) {
 	}
 	e.settled(0)
 	s.agree("when all nodes have gone", func(got testutil.Metrics) string {
-		for _, name := range []string{"karpenter_nodes_allocatable", "karpenter_pods_state"} {
+		for _, name := range []string{"karpenter_nodes_allocatable", "karpenter_pods_state", "operator_nodeclaim_status_condition_count", "operator_node_status_condition_count",
+			"operator_nodeclaim_termination_current_time_seconds"} {
 			if n := len(got[name]); n > 0 {
 				return fmt.Sprintf("%s still has %d series, the first %s", name, n, got[name][0].Metric)
 			}
 		}
 		if n := sum(got, "karpenter_nodes_terminated_total"); n < 2 {
 			return fmt.Sprintf("%v nodes were terminated, want at least 2", n)
+		}
+		for _, kind := range []string{"node", "nodeclaim"} {
+			if n := sum(got, "operator_"+kind+"_termination_duration_seconds_count"); n < 2 {
+				return fmt.Sprintf("the ends of %v objects of the kind %s were observed, want at least 2", n, kind)
+			}
+		}
+		for _, status := range []string{"True", "False"} { // of claims that have registered
+			if n := sum(got, "operator_nodeclaim_status_condition_transitions_total", "type", "Registered", "status", status); (n >= 2) != (status == "True") {
+				return fmt.Sprintf("Registered has become %s %v times", status, n)
+			}
+		}
+		if n := sum(got, "operator_nodeclaim_status_condition_transition_seconds_count", "type", "Ready", "karpenter_k8s_aws_ec2nodeclass", "default"); n < 2 {
+			return fmt.Sprintf("how long it took to be Ready was observed %v times, want at least 2", n)
 		}
 		return ""
 	})
@@ -203,14 +219,16 @@ func (s scraper) versions() string {
 				fmt.Fprint(&out, list.Items[i].Status.Resources)
 			}
 		case *karpv1.NodeClaimList:
-			fmt.Fprint(&out, len(list.Items))
+			for i := range list.Items {
+				fmt.Fprint(&out, list.Items[i].ResourceVersion, " ")
+			}
 		case *corev1.PodList:
 			for i := range list.Items {
 				fmt.Fprint(&out, list.Items[i].ResourceVersion, " ")
 			}
 		case *corev1.NodeList:
 			for i := range list.Items {
-				fmt.Fprint(&out, list.Items[i].Name, list.Items[i].Status.Allocatable)
+				fmt.Fprint(&out, list.Items[i].Name, list.Items[i].Status.Allocatable, len(list.Items[i].Status.Conditions))
 			}
 		}
 	}
@@ -228,6 +246,10 @@ func (s scraper) compare(got testutil.Metrics) string {
 			return err.Error()
 		}
 	}
+	var classes v1.EC2NodeClassList
+	if err := s.api.List(s.ctx, &classes); err != nil {
+		return err.Error()
+	}
 	want := map[string]float64{}
 	labels := map[string][]string{}
 	expect := func(v float64, metric string, nameValues ...string) {
@@ -235,8 +257,22 @@ func (s scraper) compare(got testutil.Metrics) string {
 		want[key] += v
 		labels[key] = append([]string{metric}, nameValues...)
 	}
+	conditions := func(kind, name string, of []status.Condition) {
+		for _, c := range of {
+			expect(1, "operator_"+strings.ToLower(kind)+"_status_condition_count", "name", name, "type", c.Type, "status", string(c.Status), "reason", c.Reason)
+			expect(1, "operator_status_condition_count", "kind", kind, "name", name, "type", c.Type, "status", string(c.Status))
+		}
+		expect(float64(len(of)), "operator_"+strings.ToLower(kind)+"_status_condition_count", "name", name)
+	}
+	for i := range classes.Items {
+		conditions("EC2NodeClass", classes.Items[i].Name, classes.Items[i].Status.Conditions)
+	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
+		for j := range n.Status.Conditions {
+			c := &n.Status.Conditions[j]
+			expect(1, "operator_node_status_condition_count", "name", n.Name, "type", string(c.Type), "status", string(c.Status), "karpenter_sh_nodepool", n.Labels[karpv1.NodePoolLabelKey])
+		}
 		for name, q := range n.Status.Allocatable {
 			expect(valueOf(name, q), "karpenter_nodes_allocatable", "node_name", n.Name, "resource_type", typeOf(name))
 		}
@@ -252,6 +288,7 @@ func (s scraper) compare(got testutil.Metrics) string {
 	}
 	for i := range pools.Items {
 		p := &pools.Items[i]
+		conditions("NodePool", p.Name, p.Status.Conditions)
 		for name, q := range p.Status.Resources {
 			expect(valueOf(name, q), "karpenter_nodepools_usage", "nodepool", p.Name, "resource_type", typeOf(name))
 		}
@@ -268,6 +305,7 @@ func (s scraper) compare(got testutil.Metrics) string {
 	}
 	for i := range claims.Items {
 		l := claims.Items[i].Labels
+		conditions("NodeClaim", claims.Items[i].Name, claims.Items[i].Status.Conditions)
 		if claims.Items[i].Status.ProviderID != "" {
 			price := sum(got, "karpenter_cloudprovider_instance_type_offering_price_estimate", "instance_type", l[corev1.LabelInstanceTypeStable], "zone", l[corev1.LabelTopologyZone],
 				"capacity_type", l[karpv1.CapacityTypeLabelKey])

@@ -23,12 +23,12 @@ scheduler_schedule_attempts_total{profile="a",result="scheduled"} 3
 scheduler_schedule_attempts_total{profile="b",result="scheduled"} 2
 scheduler_schedule_attempts_total{profile="a",result="unschedulable"} 7
 scheduler_pending_pods{queue="gated"} 6
-workqueue_depth{name="dovetail_lifecycle"} 8
-workqueue_adds_total{name="dovetail_lifecycle"} 80
+workqueue_depth{name="nodeclaim.lifecycle"} 8
+workqueue_adds_total{name="nodeclaim.lifecycle"} 80
 `, at)
 	want := sample{
 		at: at, heap: 15e6, rss: 99e6, goroutines: 231, cpu: 12.5, scheduled: 5,
-		requests: map[string]float64{"GET": 10, "POST": 5}, queues: map[string]float64{"pods gated": 6, "dovetail_lifecycle": 8},
+		requests: map[string]float64{"GET": 10, "POST": 5}, queues: map[string]float64{"pods gated": 6, "nodeclaim.lifecycle": 8},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(sample{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

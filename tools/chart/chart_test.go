@@ -329,6 +329,23 @@ func TestPlainMetricsPort(t *testing.T) {
 	}
 }
 
+// The ServiceMonitor scrapes one port: the plain one where other pods reach it, which takes neither a token nor TLS, or else the HTTPS port.
+func TestScrapedPort(t *testing.T) {
+	for listens, want := range map[string]string{"": "https", ":8123": "http", "0.0.0.0:8123": "http", "127.0.0.1:8123": "https", "localhost:8123": "https", "[::1]:8123": "https"} {
+		all := mustRender(t, release{}, "settings.metricsBindAddress="+listens, "serviceMonitor.enabled=true", "serviceMonitor.endpointConfig.interval=30s")
+		monitor := all["servicemonitor.yaml"]
+		if n := strings.Count(monitor, "port: "); n != 1 || !strings.Contains(monitor, "port: "+want+"-metrics\n") || !strings.Contains(monitor, "scheme: "+want+"\n") || !strings.Contains(monitor, "interval: 30s") {
+			t.Errorf("with %q, the ServiceMonitor doesn't scrape the port %s-metrics:\n%s", listens, want, monitor)
+		}
+		if secret := strings.Contains(monitor, "bearerTokenFile") && strings.Contains(monitor, "insecureSkipVerify"); secret != (want == "https") {
+			t.Errorf("with %q, token and TLS: %t\n%s", listens, secret, monitor)
+		}
+		if !strings.Contains(all["service.yaml"], "name: "+want+"-metrics,") {
+			t.Errorf("with %q, the Service has no port %s-metrics:\n%s", listens, want, all["service.yaml"])
+		}
+	}
+}
+
 // A changed configuration restarts the pods, and a changed annotation of other objects doesn't.
 func TestConfigurationRestartsPods(t *testing.T) {
 	checksum := regexp.MustCompile(`checksum/config: \w+`)

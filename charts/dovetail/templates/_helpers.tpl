@@ -124,3 +124,13 @@ annotations:
 {{- $port }}
 {{- end -}}
 {{- end }}
+
+{{/* Where metrics are scraped: http-metrics if the plain port is open to other pods, otherwise https-metrics. */}}
+{{- define "dovetail.scrapedPort" -}}
+{{- $address := .Values.settings.metricsBindAddress | default "" }}
+{{- if or (not $address) (regexMatch "^(127\\.|localhost:|\\[::1\\])" $address) -}}
+https-metrics
+{{- else -}}
+http-metrics
+{{- end -}}
+{{- end }}

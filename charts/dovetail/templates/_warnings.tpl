@@ -60,7 +60,7 @@
 {{- end }}
 {{- range $name := list "port" "path" "scheme" }}
 {{- if hasKey $.Values.serviceMonitor.endpointConfig $name }}
-- serviceMonitor.endpointConfig.{{ $name }} has no effect: metrics are at https-metrics, /metrics, over HTTPS.
+- serviceMonitor.endpointConfig.{{ $name }} has no effect: metrics are at /metrics of the port {{ include "dovetail.scrapedPort" $ }}, as settings.metricsBindAddress says.
 {{- end }}
 {{- end }}
 {{- if and .Values.prometheusRule.enabled (not .Values.serviceMonitor.enabled) }}

@@ -88,13 +88,45 @@ func TestCloudFormation(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	for _, m := range regexp.MustCompile(`\$\{([^}]*)\}`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`\$\{([^}]*)\}`).FindAllStringSubmatch(text+trustOfIRSA(t, stack.Resources["SchedulerRole"].Properties), -1) {
 		_, parameter := stack.Parameters[m[1]]
 		base, _, _ := strings.Cut(m[1], ".")
 		if _, resource := stack.Resources[base]; !parameter && !resource && !strings.HasPrefix(m[1], "AWS::") {
 			t.Errorf("nobody knows ${%s}", m[1])
 		}
 	}
+}
+
+// trustOfIRSA returns the text that says who may use the scheduler's role with IRSA. It is JSON once the provider is filled in: only the
+// ServiceAccount gets credentials, and only those that are meant for AWS.
+func trustOfIRSA(t *testing.T, role map[string]any) string {
+	t.Helper()
+	choice := role["AssumeRolePolicyDocument"].(map[string]any)["Fn::If"].([]any)
+	text, _ := choice[1].(map[string]any)["Fn::Sub"].(string)
+	var trust struct {
+		Statement []struct {
+			Action    string
+			Principal map[string]string
+			Condition map[string]map[string]string
+		}
+	}
+	filled := strings.NewReplacer("${OIDCProvider}", "oidc.example.com/id/1", "${ServiceAccount}", "kube-system:dovetail-scheduler").Replace(text)
+	if err := json.Unmarshal([]byte(filled), &trust); err != nil {
+		t.Fatalf("%v in %s", err, filled)
+	}
+	want := map[string]map[string]string{"StringEquals": {
+		"oidc.example.com/id/1:aud": "sts.amazonaws.com", "oidc.example.com/id/1:sub": "system:serviceaccount:kube-system:dovetail-scheduler"}}
+	if diff := cmp.Diff(want, trust.Statement[0].Condition); diff != "" || len(trust.Statement) != 1 || trust.Statement[0].Action != "sts:AssumeRoleWithWebIdentity" {
+		t.Errorf("who may use the role with IRSA: %+v (-want +got):\n%s", trust, diff)
+	}
+	pods := choice[2].(map[string]any)["Statement"].([]any)[0].(map[string]any)
+	if service := pods["Principal"].(map[string]any)["Service"]; choice[0] != "IRSA" || service != "pods.eks.amazonaws.com" {
+		t.Errorf("who may use the role with Pod Identity: %v, if %v", service, choice[0])
+	}
+	if first := role["ManagedPolicyArns"].([]any)[0].(map[string]any)["Ref"]; first != "ControllerPolicy" {
+		t.Errorf("the scheduler's role has the policy %v", first)
+	}
+	return text
 }
 
 // The policy allows what is called and what that implies: each action at least once, and no other.

@@ -15,9 +15,15 @@ var (
 	seriesCounts  = metrics.NewCounterVec(&metrics.CounterOpts{Name: "series_test_total"}, []string{poolmetrics.Label, "reason"})
 	seriesGauge   = metrics.NewGaugeVec(&metrics.GaugeOpts{Name: "series_test"}, []string{"state", poolmetrics.Label})
 	seriesSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{Name: "series_test_seconds"}, []string{poolmetrics.Label})
+	// otherLabel is how Karpenter's status metrics name the pool.
+	otherLabel  = "karpenter_sh_nodepool"
+	otherCounts = metrics.NewCounterVec(&metrics.CounterOpts{Name: "series_test_other_total"}, []string{otherLabel})
 )
 
-func init() { poolmetrics.MustRegister(seriesCounts, seriesGauge, seriesSeconds) }
+func init() {
+	poolmetrics.MustRegister(seriesCounts, seriesGauge, seriesSeconds)
+	poolmetrics.MustRegisterAs(otherLabel, otherCounts)
+}
 
 // The metrics series of a pool are deleted when the pool and its last claim are deleted; series without a pool stay.
 func TestSeriesEndWithTheirPool(t *testing.T) {
@@ -30,11 +36,12 @@ func TestSeriesEndWithTheirPool(t *testing.T) {
 		seriesCounts.WithLabelValues(pool, "b").Inc()
 		seriesGauge.WithLabelValues("running", pool).Set(1)
 		seriesSeconds.WithLabelValues(pool).Observe(1)
+		otherCounts.WithLabelValues(pool).Inc()
 	}
 	w.eventually("they are known", func() bool { return len(w.poolsAndOwners()) == 3 })
 	have := func(want ...string) {
 		t.Helper()
-		for _, name := range []string{"series_test_total", "series_test", "series_test_seconds"} {
+		for _, name := range []string{"series_test_total", "series_test", "series_test_seconds", "series_test_other_total"} {
 			w.eventually(name+" has series of these", func() bool {
 				w.clock.Step(endSeriesEvery)
 				return slices.Equal(pools(t, name), want)
@@ -70,7 +77,7 @@ func pools(t *testing.T, metric string) []string {
 		}
 		for _, one := range family.Metric {
 			for _, l := range one.Label {
-				if l.GetName() == poolmetrics.Label {
+				if l.GetName() == poolmetrics.Label || l.GetName() == otherLabel {
 					out = append(out, l.GetValue())
 				}
 			}

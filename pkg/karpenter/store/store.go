@@ -189,6 +189,17 @@ func (s *Store) Client() client.Client { return s.cached }
 // Live returns a client that reads everything from the API server.
 func (s *Store) Live() client.Client { return s.live }
 
+// Informer returns the informer of a kind that the store watches, by the kind's name; nil for others. It has the objects of the API, without
+// those that are derived from other objects, and they must not be changed. Add handlers before Run.
+func (s *Store) Informer(kind string) cache.SharedIndexInformer {
+	for _, i := range s.informers() {
+		if i.Kind == kind {
+			return i
+		}
+	}
+	return nil
+}
+
 func (s *Store) informers() []*informer {
 	return []*informer{s.pools, s.claims, s.overlays, s.classes, s.provisioners, s.templates}
 }
