@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -236,6 +238,44 @@ func TestTemplatesAreMadeOnceAndAgain(t *testing.T) {
 	}
 	if made := len(w.sim.Calls("CreateLaunchTemplate")) - before; made != 3 {
 		t.Errorf("%d templates were made again, want 3", made)
+	}
+}
+
+// An image that was deregistered is looked up again at once, and the next attempt waits for the answer. The other attempts would fail, for up to five
+// minutes.
+func TestImageThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	golden := func(name string, month time.Month) string {
+		return w.sim.AddImage(sim.Image{Name: name, Arch: "x86_64", Created: time.Date(2026, month, 1, 0, 0, 0, 0, time.UTC), Tags: map[string]string{"team": "web"}})
+	}
+	older, newest := golden("golden-09", time.September), golden("golden-10", time.October)
+	w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) {
+		nc.Spec.AMIFamily, nc.Spec.AMISelectorTerms = awssdk.String("AL2023"), []ec2nc.AMISelectorTerm{{Tags: map[string]string{"team": "web"}}}
+	}))
+	if image := typeOf(w.types("default"), "m5.large").Image; image != newest {
+		t.Fatalf("image %s, want the newest, %s", image, newest)
+	}
+	w.sim.RemoveImage(newest)
+	v := newBatch("t1", "on-demand", 1, offer("m5.large", "a", "on-demand"))
+	if _, err := w.Launch(w.ctx, w.prepared(v)); !errors.Is(err, capacity.ErrRequestStale) {
+		t.Errorf("launching from an image that is gone: %v, want ErrRequestStale", err)
+	}
+	v.Token = "t2"
+	res, err := w.Launch(w.ctx, w.prepared(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := w.instance(res.Instances[0].ID); i.ImageID != older {
+		t.Errorf("launched from %s, want %s", i.ImageID, older)
+	}
+	// Without any image the class isn't ready, so nothing is launched in vain.
+	w.sim.RemoveImage(older)
+	v.Token = "t3"
+	if _, err := w.Launch(w.ctx, w.prepared(v)); !errors.Is(err, capacity.ErrRequestStale) {
+		t.Errorf("launching from the last image, which is gone: %v, want ErrRequestStale", err)
+	}
+	if _, err := w.Prepare(w.ctx, v); !errors.Is(err, capacity.ErrNodeClassNotReady) {
+		t.Errorf("preparing a launch without an image: %v, want ErrNodeClassNotReady", err)
 	}
 }
 

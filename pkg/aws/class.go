@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
@@ -59,6 +60,8 @@ type class struct {
 
 	mu   sync.Mutex
 	spec *ec2nc.EC2NodeClass // as last set
+	// lookedUp is closed when the images have been looked up again, which is due at once; nil: it isn't.
+	lookedUp chan struct{}
 
 	// recheck: the instance profile is to be looked up again at once.
 	recheck atomic.Bool
@@ -97,6 +100,37 @@ func (c *class) poke() {
 	case c.wake <- struct{}{}:
 	default:
 	}
+}
+
+// imagesAgain has the images looked up again at once, because EC2 doesn't know one of them any more. The channel that it returns is closed when
+// the resolution says what was found.
+func (c *class) imagesAgain() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lookedUp == nil {
+		c.lookedUp = make(chan struct{})
+	}
+	c.poke()
+	return c.lookedUp
+}
+
+// startRecheck makes what launches have found wrong due in the resolution. finish is to be called when the outcome has been published.
+func (c *class) startRecheck(r *resolution) (finish func()) {
+	c.mu.Lock()
+	lookedUp := c.lookedUp
+	c.lookedUp = nil
+	c.mu.Unlock()
+	if c.recheck.Swap(false) {
+		r.profile.Due = time.Time{}
+		if ownTemplate(r.class) != "" {
+			r.images.Due = time.Time{} // the template names the profile
+		}
+	}
+	if lookedUp == nil {
+		return func() {}
+	}
+	r.images.Due = time.Time{}
+	return func() { close(lookedUp) }
 }
 
 // put stores the resolution of a version of the object, unless there is a newer version.

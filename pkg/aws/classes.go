@@ -208,33 +208,33 @@ func (s *classes) keep(ctx context.Context, c *class) {
 	ctx = klog.NewContext(ctx, logger)
 	var r *resolution
 	var keepNext time.Time
-	for {
+	for woken := false; ; {
 		// Everything that was signalled up to here is taken into account below.
 		select {
 		case <-c.wake:
+			woken = true
 		default:
 		}
 		if nc := c.current(); r == nil || r.class != nc {
 			r = s.account.begin(nc)
+		} else if woken {
+			r.again()
 		}
+		rechecked := c.startRecheck(r)
 		wait := s.account.resolve(ctx, r, s.clock.Now())
 		if ctx.Err() != nil {
 			return
 		}
 		s.publish(ctx, c, r)
+		rechecked()
 		if d := s.keepLearned(ctx, c, &keepNext); d > 0 {
 			wait = min(wait, d)
 		}
 		timer := s.clock.NewTimer(wait)
+		woken = false
 		select {
 		case <-c.wake:
-			r.again()
-			if c.recheck.Swap(false) {
-				r.profile.Due = time.Time{}
-				if ownTemplate(r.class) != "" {
-					r.images.Due = time.Time{}
-				}
-			}
+			woken = true
 		case <-timer.C():
 		case <-ctx.Done():
 		}

@@ -23,8 +23,9 @@ type fleetErrors struct {
 	// reservations that are full.
 	reservations []string
 	// said are the distinct codes, each with its first message and its count.
-	said  []fleetError
-	stale bool
+	said []fleetError
+	// stale: a launch template or image is unknown; image: an image is.
+	stale, image bool
 	// profile: EC2 does not know the instance profile; subnet: a subnet in the request has no free addresses.
 	profile, subnet bool
 	// insufficient, throttled and refused: there was such an error.
@@ -91,7 +92,7 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group 
 		case sdk.IsThrottled(err):
 			f.throttled = true
 		case sdk.IsStale(err):
-			f.stale = true
+			f.stale, f.image = true, f.image || sdk.IsImageUnknown(err)
 		default:
 			f.refused = true
 		}

@@ -9,6 +9,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
 )
 
@@ -135,8 +136,14 @@ func TestIPv6Cluster(t *testing.T) {
 	if n := i.Interfaces[0]; !n.PrimaryIPv6 || n.IPv6Addresses != 1 || n.IPv6Prefixes != 1 || n.IPv4Prefixes != 0 || i.Metadata.IPv6 != "enabled" {
 		t.Errorf("interface %+v, metadata %+v", n, i.Metadata)
 	}
-	if got, err := w.Describe(w.ctx, i.ID); err != nil || !strings.Contains(got.InternalIP, ":") || !strings.HasPrefix(got.NodeName, "ip-10-") {
+	got, err := w.Describe(w.ctx, i.ID)
+	if err != nil || !strings.Contains(got.InternalIP, ":") || !strings.HasPrefix(got.NodeName, "ip-10-") {
 		t.Errorf("node %s has the address %s: %v", got.NodeName, got.InternalIP, err)
+	}
+	// The node's name contains its IPv4 address, which it doesn't report. The next names are predicted all the same.
+	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", Name: got.NodeName, InstanceID: i.ID, InternalIP: got.InternalIP, InstanceType: got.InstanceType, ImageID: got.ImageID})
+	if again, err := w.Describe(w.ctx, i.ID); err != nil || again.NameUnsure || again.NodeName != got.NodeName {
+		t.Errorf("the name is %q after the node has registered, unsure %v: %v", again.NodeName, again.NameUnsure, err)
 	}
 	if data := w.userDataOf("t2"); data != "" {
 		t.Error("the same template was made twice")

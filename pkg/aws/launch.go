@@ -49,7 +49,7 @@ func (l *launcher) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 	out, err := l.ec2.CreateFleet(ctx, in)
 	if err != nil {
 		if sdk.IsStale(err) {
-			l.forgetTemplates(in, w.NodeClass)
+			l.forgetTemplates(ctx, in, w.NodeClass, sdk.IsImageUnknown(err))
 		}
 		if sdk.IsProfileUnknown(err) {
 			l.awaitProfile(ctx, w.NodeClass)
@@ -68,10 +68,13 @@ func (l *launcher) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 	klog.FromContext(ctx).V(2).Info("Launched fleet", "launchBatch", w.Token, "fleet", awssdk.ToString(out.FleetId), "wanted", len(w.Claims),
 		"instances", len(res.Instances), "errors", res.Message)
 	if len(res.Instances) > 0 {
+		if c := l.classes.get(w.NodeClass); c != nil && f.image {
+			c.imagesAgain() // those of another architecture were launched
+		}
 		return res, nil
 	}
 	if f.stale {
-		l.forgetTemplates(in, w.NodeClass)
+		l.forgetTemplates(ctx, in, w.NodeClass, f.image)
 	}
 	if f.profile {
 		l.awaitProfile(ctx, w.NodeClass)
@@ -102,16 +105,31 @@ func (l *launcher) awaitProfile(ctx context.Context, nodeClass string) {
 	sdk.Sleep(ctx, l.clock, profilePause)
 }
 
-// forgetTemplates makes sure that launch templates unknown to EC2 are created again, or looked up again if the user maintains them.
-func (l *launcher) forgetTemplates(in *ec2.CreateFleetInput, nodeClass string) {
-	if c := l.classes.get(nodeClass); c != nil && ownTemplate(c.current()) != "" {
-		c.recheck.Store(true)
-		c.poke()
+// imagesPause is how long at most a launch waits until the images of its class have been looked up again.
+const imagesPause = 10 * time.Second
+
+// forgetTemplates makes sure that launch templates unknown to EC2 are created again, or looked up again if the user maintains them. If EC2
+// doesn't know an image any more, it waits until the class's images have been looked up again: until then the new templates would name the
+// same one.
+func (l *launcher) forgetTemplates(ctx context.Context, in *ec2.CreateFleetInput, nodeClass string, image bool) {
+	if c := l.classes.get(nodeClass); c != nil && (image || ownTemplate(c.current()) != "") {
+		defer l.await(ctx, c.imagesAgain())
 	}
 	for _, c := range in.LaunchTemplateConfigs {
 		if s := c.LaunchTemplateSpecification; s != nil {
 			l.templates.Forget(awssdk.ToString(s.LaunchTemplateName))
 		}
+	}
+}
+
+// await waits until the images have been looked up, or for imagesPause.
+func (l *launcher) await(ctx context.Context, lookedUp <-chan struct{}) {
+	timer := l.clock.NewTimer(imagesPause)
+	defer timer.Stop()
+	select {
+	case <-lookedUp:
+	case <-timer.C():
+	case <-ctx.Done():
 	}
 }
 

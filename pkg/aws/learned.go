@@ -53,7 +53,8 @@ func (c *class) nameSeen(f bootstrap.NameForm) bool {
 	return before == nil || *before != f
 }
 
-// form returns how nodes of the class are named, as far as that is known: names that were seen take precedence over the annotation.
+// form returns how nodes of the class are named, as far as that is known: names that were seen take precedence over the annotation, which would
+// cost the pods of each new node if it were wrong.
 func (c *class) form(f *bootstrap.Family) bootstrap.NameForm {
 	if seen := c.nodeName.Load(); seen != nil {
 		return *seen
@@ -77,7 +78,10 @@ func (s *classes) OnLearned(f func(nodeClass, value string) error) {
 // remember takes over what an earlier process, or another one that leads now, has learned of the class.
 func (s *classes) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	said, raw := nc.Annotations[objects.AnnotationNodeName], nc.Annotations[objects.AnnotationLearned]
-	c.nameSaid.Store(&said)
+	before, given := c.nameSaid.Swap(&said), bootstrap.NameForm(said).Known()
+	if seen := c.nodeName.Load(); given && before != nil && *before != said && seen != nil && *seen == bootstrap.NameOther {
+		c.nodeName.Store(nil) // the user has named the form since; it counts until a node has another name again
+	}
 	c.kept.Store(&raw)
 	if raw == "" {
 		return
@@ -86,7 +90,7 @@ func (s *classes) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	if err := json.Unmarshal([]byte(raw), &l); err != nil {
 		return // not our JSON: it is learned again and overwritten
 	}
-	if l.NodeName != bootstrap.NameUnknown && c.nodeName.Load() == nil {
+	if l.NodeName != bootstrap.NameUnknown && c.nodeName.Load() == nil && !(given && l.NodeName == bootstrap.NameOther) {
 		c.nameSeen(l.NodeName)
 	}
 	news := false

@@ -59,6 +59,38 @@ func TestPricesUnknown(t *testing.T) {
 	}
 }
 
+// In GovCloud the price list can't be asked for, so on-demand instances are offered at the estimate, and the metric says so.
+func TestPricesInARegionWithoutAPriceList(t *testing.T) {
+	w := newWorld(t, func(c *Config, s *sim.Config) { c.Region, s.Region = "us-gov-west-1", "us-gov-west-1" })
+	w.SetNodeClass(nodeClass())
+	for deadline := time.After(60 * time.Second); w.Status() != nil; {
+		select {
+		case <-w.changed:
+		case <-deadline:
+			t.Fatal(w.Status())
+		}
+	}
+	var onDemand int
+	for _, o := range typeOf(w.types("default"), "m5.large").Offers {
+		if o.CapacityType != "on-demand" {
+			continue
+		}
+		onDemand++
+		if math.Abs(o.Price-0.096) > 1e-9 { // 2 cores x 0.034 + 8 GiB x 0.0035
+			t.Errorf("on-demand offering %+v, want about $0.096", o)
+		}
+	}
+	if onDemand != 3 {
+		t.Errorf("%d on-demand offerings, want one in each zone", onDemand)
+	}
+	if v := gauge(t, "prices_estimated", "capacity_type", "on-demand"); v != 1 {
+		t.Errorf("dovetail_aws_prices_estimated is %v, want 1", v)
+	}
+	if calls := w.sim.Calls("GetProducts"); len(calls) > 0 {
+		t.Errorf("%d calls to a price list that doesn't exist", len(calls))
+	}
+}
+
 // Where prices are known, the estimate must be close to them: it orders instance types when they aren't.
 func TestEstimateFollowsPrices(t *testing.T) {
 	w := newWorld(t, allTypes)

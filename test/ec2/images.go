@@ -42,6 +42,13 @@ func (s *Sim) AddImage(i Image) string {
 	return id
 }
 
+// RemoveImage deregisters an image.
+func (s *Sim) RemoveImage(id string) {
+	s.with(func(w *world) {
+		w.images = slices.DeleteFunc(w.images, func(im *image) bool { return im.id == id })
+	})
+}
+
 // SetParameter sets an SSM parameter.
 func (s *Sim) SetParameter(name, value string) {
 	s.with(func(w *world) { w.parameters[name] = value })

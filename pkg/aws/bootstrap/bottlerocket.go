@@ -158,7 +158,7 @@ func bottlerocketName(own string) NameForm {
 	if err := toml.Unmarshal([]byte(own), &doc); err == nil {
 		switch k := doc.Settings.Kubernetes; {
 		case k.Override != "":
-			return nameOther
+			return NameOther
 		case k.Source == "instance-id":
 			return NameID
 		}

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -22,16 +23,17 @@ const (
 	// NameShortDNS is the first label of the private DNS name, which is the host name in many images.
 	NameShortDNS NameForm = "short-dns"
 	NameID       NameForm = "instance-id"
-	// nameOther is a name that doesn't follow from anything EC2 knows.
-	nameOther NameForm = "other"
+	// NameOther is a name that doesn't follow from anything EC2 knows.
+	NameOther NameForm = "other"
 )
 
-func (f NameForm) known() bool { return f == NamePrivateDNS || f == NameShortDNS || f == NameID }
+// Known reports whether the name follows from what EC2 knows.
+func (f NameForm) Known() bool { return f == NamePrivateDNS || f == NameShortDNS || f == NameID }
 
 // ValidNodeName returns what is wrong with the class's objects.AnnotationNodeName.
 func ValidNodeName(nc *ec2nc.EC2NodeClass) error {
 	said, ok := nc.Annotations[objects.AnnotationNodeName]
-	if !ok || NameForm(said).known() {
+	if !ok || NameForm(said).Known() {
 		return nil
 	}
 	return fmt.Errorf("metadata.annotations[%s]: %q is none of %s, %s, %s", objects.AnnotationNodeName, said, NamePrivateDNS, NameShortDNS, NameID)
@@ -56,16 +58,20 @@ func (f NameForm) Name(i *capacity.Instance) (name string, sure bool) {
 
 // NameFormOf returns how a class's nodes are named, by its annotation, its user data or its family.
 func NameFormOf(spec *ec2nc.EC2NodeClassSpec, annotation string, f *Family) NameForm {
-	if said := NameForm(annotation); said.known() {
+	if said := NameForm(annotation); said.Known() {
 		return said
 	}
 	return f.nodeName(ownUserData(spec))
 }
 
-// NameFormSeen returns the form of a node's name, given the instance id and the address that the node reports.
+// NameFormSeen returns the form of a node's name, given the instance id and the address that the node reports. In an IPv6 cluster that is not
+// the address in the name: EC2 takes the private IPv4 address for it, so any IPv4 address in the name counts there.
 func NameFormSeen(name, instanceID, internalIP string) NameForm {
 	first, rest, dotted := strings.Cut(name, ".")
-	byAddress := internalIP != "" && first == "ip-"+strings.ReplaceAll(internalIP, ".", "-")
+	inName, named := strings.CutPrefix(first, "ip-")
+	reported, _ := netip.ParseAddr(internalIP)
+	address, _ := netip.ParseAddr(strings.ReplaceAll(inName, "-", "."))
+	byAddress := named && address.Is4() && (reported == address || reported.Is6())
 	switch {
 	case name == instanceID:
 		return NameID
@@ -74,5 +80,5 @@ func NameFormSeen(name, instanceID, internalIP string) NameForm {
 	case !dotted && byAddress:
 		return NameShortDNS
 	}
-	return nameOther
+	return NameOther
 }

@@ -20,7 +20,7 @@ func TestWhatAClassSaysOfNames(t *testing.T) {
 		{"AL2023, explicitly not", "AL2023", "", "kind: NodeConfig\nspec: {featureGates: {InstanceIdNodeName: false}}\n", NamePrivateDNS},
 		{"Bottlerocket", "Bottlerocket", "", "", NamePrivateDNS},
 		{"Bottlerocket by instance id", "Bottlerocket", "", "[settings.kubernetes]\nhostname-override-source = \"instance-id\"\n", NameID},
-		{"Bottlerocket by a name of the user's own", "Bottlerocket", "", "[settings.kubernetes]\nhostname-override = \"mine\"\n", nameOther},
+		{"Bottlerocket by a name of the user's own", "Bottlerocket", "", "[settings.kubernetes]\nhostname-override = \"mine\"\n", NameOther},
 		{"Windows", "Windows2022", "", "", NamePrivateDNS},
 		{"Custom is anybody's guess", "Custom", "", "", NameUnknown},
 		{"Custom, and the user knows", "Custom", "short-dns", "", NameShortDNS},
@@ -42,16 +42,32 @@ func TestFormsOfNames(t *testing.T) {
 		"i-0123456789abcdef0.us-west-2.compute.internal": NamePrivateDNS,
 		"ip-10-0-1-2":                            NameShortDNS,
 		"i-0123456789abcdef0":                    NameID,
-		"ip-10-0-1-3.us-west-2.compute.internal": nameOther, // another instance's address
-		"worker-7":                               nameOther,
-		"ip-10-0-1-2.":                           nameOther,
+		"ip-10-0-1-3.us-west-2.compute.internal": NameOther, // another instance's address
+		"worker-7":                               NameOther,
+		"ip-10-0-1-2.":                           NameOther,
 	} {
 		if got := NameFormSeen(name, id, ip); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if got := NameFormSeen("ip-", id, ""); got != nameOther {
-		t.Errorf("without an address: %q", got)
+	for _, name := range []string{"ip-", "ip-10-0-1-2.ec2.internal"} {
+		if got := NameFormSeen(name, id, ""); got != NameOther {
+			t.Errorf("without an address, %s is %q", name, got)
+		}
+	}
+	// A node of an IPv6 cluster reports its IPv6 address.
+	for name, want := range map[string]NameForm{
+		"ip-10-0-1-2.us-west-2.compute.internal":         NamePrivateDNS,
+		"i-0123456789abcdef0.us-west-2.compute.internal": NamePrivateDNS,
+		"ip-10-0-1-2":                NameShortDNS,
+		"i-0123456789abcdef0":        NameID,
+		"ip-10-0-1.ec2.internal":     NameOther,
+		"ip-10-0-1-256.ec2.internal": NameOther,
+		"worker-7":                   NameOther,
+	} {
+		if got := NameFormSeen(name, id, "2600:1f14::7"); got != want {
+			t.Errorf("%s is %q in an IPv6 cluster, want %q", name, got, want)
+		}
 	}
 	i := capacity.Instance{ID: id, Hostname: "ip-10-0-1-2.us-west-2.compute.internal"}
 	for form, want := range map[NameForm]string{NamePrivateDNS: i.Hostname, NameShortDNS: "ip-10-0-1-2", NameID: id} {
@@ -62,7 +78,7 @@ func TestFormsOfNames(t *testing.T) {
 			t.Errorf("%s: named %q before EC2 shows anything", form, name)
 		}
 	}
-	for _, form := range []NameForm{NameUnknown, nameOther} {
+	for _, form := range []NameForm{NameUnknown, NameOther} {
 		if name, sure := form.Name(&i); sure || name == "" {
 			t.Errorf("%q: %q, sure %v", form, name, sure)
 		}

@@ -21,7 +21,7 @@ import (
 type Region struct {
 	Types  []*Hardware         // sorted by name; nil: not known yet
 	Zones  map[string][]string // by type, sorted; nil: not known yet
-	Prices map[string]Prices   // by price source, such as OnDemand; absent: not known yet
+	Prices map[string]Prices   // by price source, such as OnDemand; absent or nil: not known
 	// Settled: prices are known, or we have waited long enough for them.
 	Settled bool
 }

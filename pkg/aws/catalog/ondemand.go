@@ -15,12 +15,13 @@ import (
 
 var onDemand = priceSource{part: OnDemand, every: func(c Config) time.Duration { return c.OnDemandEvery }, read: readOnDemand}
 
-// readOnDemand returns the on-demand Linux price of every type. Bare metal is listed as another product, under dedicated tenancy.
+// readOnDemand returns the on-demand Linux price of every type. Bare metal is listed as another product, under dedicated tenancy. In a region
+// without a price list it returns nil, as if prices had not been read yet: they stay estimated.
 func readOnDemand(ctx context.Context, c calls, region string, _ time.Time) (Prices, error) {
-	out := Prices{}
 	if !hasPriceList(region) {
-		return out, nil
+		return nil, nil
 	}
+	out := Prices{}
 	for _, product := range []struct{ family, tenancy string }{
 		{"Compute Instance (bare metal)", "Dedicated"}, {"Compute Instance", "Shared"},
 	} {

@@ -79,8 +79,8 @@ func sameSet(a, b []string) bool {
 }
 
 // TypeSold returns an error if the region's types aren't known, and otherwise the hardware of an instance type; nil: the region doesn't
-// have it in the zone, or doesn't sell it by the capacity type. Whether there is capacity doesn't matter. An instance of a reservation may
-// become an on-demand one.
+// have it in the zone, or doesn't sell it by the capacity type. Whether there is capacity doesn't matter. What is reserved has been sold: some
+// types can be had only in capacity blocks, neither on demand nor as spot instances. That the reservation is over is CapacityReservationDrift.
 func TypeSold(r *catalog.Region, labels map[string]string, name, zone string) (*catalog.Hardware, error) {
 	if r.Types == nil || r.Zones == nil {
 		return nil, errors.New("the region's instance types are not known")
@@ -89,7 +89,7 @@ func TypeSold(r *catalog.Region, labels map[string]string, name, zone string) (*
 	if h == nil || !zoneExists(r, name, zone) {
 		return nil, nil
 	}
-	sold := h.OnDemand || h.Spot
+	sold := true
 	switch labels[karpv1.CapacityTypeLabelKey] {
 	case karpv1.CapacityTypeSpot:
 		sold = h.Spot

@@ -56,7 +56,9 @@ func TestTypeSold(t *testing.T) {
 	spotless.Name, spotless.OnDemand = "b.large", true
 	both := &catalog.Hardware{}
 	both.Name, both.OnDemand, both.Spot = "m.large", true, true
-	r := &catalog.Region{Types: []*catalog.Hardware{spotless, both}, Zones: map[string][]string{"b.large": {"a"}, "m.large": {"a", "b"}}}
+	blocks := &catalog.Hardware{} // sold in capacity blocks only
+	blocks.Name = "p.large"
+	r := &catalog.Region{Types: []*catalog.Hardware{spotless, both, blocks}, Zones: map[string][]string{"b.large": {"a"}, "m.large": {"a", "b"}, "p.large": {"a"}}}
 	for _, tc := range []struct {
 		name, zone, capacityType string
 		want                     bool
@@ -65,7 +67,10 @@ func TestTypeSold(t *testing.T) {
 		{"b.large", "a", karpv1.CapacityTypeSpot, false},
 		{"b.large", "a", karpv1.CapacityTypeOnDemand, true},
 		{"b.large", "a", karpv1.CapacityTypeReserved, true},
-		{"b.large", "b", karpv1.CapacityTypeOnDemand, true}, // not offered there any more, but the zone exists
+		{"p.large", "a", karpv1.CapacityTypeReserved, true},
+		{"p.large", "z", karpv1.CapacityTypeReserved, false},
+		{"p.large", "a", karpv1.CapacityTypeOnDemand, false}, // its block is over
+		{"b.large", "b", karpv1.CapacityTypeOnDemand, true},  // not offered there any more, but the zone exists
 		{"b.large", "z", karpv1.CapacityTypeOnDemand, false},
 		{"a.large", "a", karpv1.CapacityTypeOnDemand, false},
 		{"z.large", "a", karpv1.CapacityTypeOnDemand, false},

@@ -80,8 +80,13 @@ func notFoundCode(c string) bool {
 func IsStale(err error) bool { return staleCode(Code(err)) }
 
 func staleCode(c string) bool {
-	return strings.HasPrefix(c, "InvalidLaunchTemplate") && notFoundCode(c) || strings.HasPrefix(c, "InvalidAMIID")
+	return strings.HasPrefix(c, "InvalidLaunchTemplate") && notFoundCode(c) || imageUnknownCode(c)
 }
+
+// IsImageUnknown reports whether EC2 doesn't know the image, or not any more.
+func IsImageUnknown(err error) bool { return imageUnknownCode(Code(err)) }
+
+func imageUnknownCode(c string) bool { return strings.HasPrefix(c, "InvalidAMIID") }
 
 // IsPlacementUnknown reports whether the error means that the placement group doesn't exist.
 func IsPlacementUnknown(err error) bool { return Code(err) == "InvalidPlacementGroup.Unknown" }
