@@ -159,8 +159,8 @@ func poolOf(nodes corelisters.NodeLister, ours capacity.NodeClassLabel) func(nam
 }
 
 // disrupting returns a func that reports claims that package disruption ends to the spending guard.
-func disrupting(s *spending.Guard, claim func(string) *capacity.Claim, describe func(context.Context, string) (capacity.Instance, error)) func(ctx context.Context, name, reason string) {
-	return func(ctx context.Context, name, reason string) {
+func disrupting(s *spending.Guard, claim func(string) *capacity.Claim, causes *endCauses) func(ctx context.Context, name, reason string) {
+	return func(_ context.Context, name, reason string) {
 		switch {
 		case reason == string(karpv1.DisruptionReasonEmpty):
 			s.Emptied(name)
@@ -170,24 +170,10 @@ func disrupting(s *spending.Guard, claim func(string) *capacity.Claim, describe 
 				pool, launched = c.Pool, c.CreatedAt
 			}
 			s.Repaired(name, pool, "its node was unhealthy", launched)
-		case reason == disruption.ReasonInstanceEnded && !s.Decided(name) && !taken(ctx, claim(name), describe):
+		case reason == disruption.ReasonInstanceEnded && !s.Decided(name) && !causes.taken(name):
 			s.Ending(name, &guard.Fault{Machine: true, Cause: "instance ended", Message: "its instance has ended"})
 		default:
 			s.Ending(name, nil)
 		}
 	}
-}
-
-// taken reports whether EC2 has taken a claim's instance back. For a spot instance this is assumed when EC2 can't be asked.
-func taken(ctx context.Context, c *capacity.Claim, describe func(context.Context, string) (capacity.Instance, error)) bool {
-	if c == nil {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	inst, err := describe(ctx, capacity.InstanceID(c.ProviderID))
-	if err != nil {
-		return c.CapacityType == karpv1.CapacityTypeSpot
-	}
-	return inst.Taken
 }

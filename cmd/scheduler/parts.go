@@ -155,9 +155,10 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, profiles [
 	if err != nil {
 		return err
 	}
+	causes := &endCauses{claim: p.store.Claim, describe: p.provider.Describe, decided: p.spending.Decided}
 	cfg := disruption.Config{
 		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Fence: fence{d.reservations}, Nodes: quietNodes{p.life, p.launch.Chunks, p.launch.Bookings}, Needed: onceBooked(p.launch.Bookings, neededBy(p.launch.Chunks)),
-		Replacements: p.launch.Replacements, NodeClass: &d.cloud.nodeClass, Recount: p.launch.Triggers.Recount, Taken: blockOver(p.provider), Health: p.provider, HoldsRepair: p.spending.HoldsRepair, Lost: takenBack(p.provider), Leaving: rebalanceRecommended(p.provider), Ending: disrupting(p.spending, p.store.Claim, p.provider.Describe),
+		Replacements: p.launch.Replacements, NodeClass: &d.cloud.nodeClass, Recount: p.launch.Triggers.Recount, Taken: blockOver(p.provider), Health: p.provider, HoldsRepair: p.spending.HoldsRepair, Lost: takenBack(p.provider), Leaving: rebalanceRecommended(p.provider), Ending: disrupting(p.spending, p.store.Claim, causes), CauseKnown: causes.known,
 		Brake: perMinute, DryRun: args.DisruptionDryRun, Hold: p.external.Hold, Recorder: p.store.Recorder(), Clock: d.clock,
 	}
 	consolidates(&cfg, p, profiles, d.classes)

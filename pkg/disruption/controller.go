@@ -61,8 +61,11 @@ type Config struct {
 	// Lost is called for a claim whose instance the cloud takes back for lack of capacity, Leaving for one whose capacity it recommends to leave;
 	// both perhaps more than once.
 	Lost, Leaving func(claim *karpv1.NodeClaim)
-	// Ending is called with the reason before a claim is deleted.
+	// Ending is called with the reason before a claim is deleted. It returns at once.
 	Ending func(ctx context.Context, claim, reason string)
+	// CauseKnown reports whether Ending knows why the instance of a claim has ended that Dovetail has not terminated. It returns at once: while
+	// the answer is false, which must not last, the claim isn't deleted and CauseKnown is called again. nil: it is always known.
+	CauseKnown func(ctx context.Context, claim string) bool
 	// Brake bounds how many nodes are terminated per minute.
 	Brake *brake.Brake
 	// DryRun: report by event and log which nodes would be terminated for being empty or expired, and terminate none of them.

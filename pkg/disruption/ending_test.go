@@ -45,3 +45,36 @@ func TestEndingIsReported(t *testing.T) {
 		}
 	}
 }
+
+// The claim of an instance that has ended by itself stays until it is known why, and neither pass nor other nodes wait for that.
+func TestEndedInstanceWaitsForItsCause(t *testing.T) {
+	w := newWorld(t, pool())
+	known, asked := false, ""
+	w.c.passes.terminations.causeKnown = func(_ context.Context, claim string) bool {
+		asked += claim
+		return known
+	}
+	for _, name := range []string{"a", "b"} {
+		w.machine(name)
+		w.bind("p-"+name, "node-"+name)
+	}
+	w.sync()
+	now := w.clock.Now()
+	for _, err := range w.c.Interrupted(t.Context(), []capacity.Interruption{{InstanceID: "i-a", Kind: capacity.MachineTerminating, Ends: now}, {InstanceID: "i-b", Kind: capacity.SpotInterrupted, Ends: now}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.clock.Step(time.Second)
+	if after := w.mustPass(); after > causeEvery {
+		t.Errorf("the next pass is made after %s, want %s", after, causeEvery)
+	}
+	if !slices.Equal(w.deleted, []string{"b"}) {
+		t.Errorf("deleted %q, want b", w.deleted)
+	}
+	known = true
+	w.mustPass()
+	if !slices.Equal(w.deleted, []string{"b", "a"}) || asked != "aa" {
+		t.Errorf("deleted %q, asked for %q", w.deleted, asked)
+	}
+}

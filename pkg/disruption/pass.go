@@ -39,7 +39,7 @@ func newPasses(cfg *Config, pods cache.Indexer, surges *surge.Requests) passes {
 	p := passes{
 		claims: cfg.Claims, nodes: cfg.Informers.Core().V1().Nodes().Lister(), hold: cfg.Hold, clock: cfg.Clock,
 		cordons: &cordons{fence: cfg.Fence, nodes: cfg.Nodes, live: cfg.Live},
-		terminations: &terminations{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, brake: cfg.Brake, dryRun: cfg.DryRun, ending: cfg.Ending,
+		terminations: &terminations{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, brake: cfg.Brake, dryRun: cfg.DryRun, ending: cfg.Ending, causeKnown: cfg.CauseKnown,
 			deleted: map[string]bool{}, reported: map[string]time.Time{}},
 	}
 	bound := nodePods{cfg.Kube, pods}

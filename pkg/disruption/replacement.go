@@ -17,8 +17,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
-// replaceEvery is how often a pass checks whether the replacement capacity is there.
-const replaceEvery = 2 * time.Second
+const (
+	// replaceEvery is how often a pass checks whether the replacement capacity is there.
+	replaceEvery = 2 * time.Second
+	// causeEvery is how often a pass checks whether it is known why an instance has ended.
+	causeEvery = time.Second
+)
 
 // heldFor is how long capacity stays reserved for the pods of a node without a pass (Replacements.Keep).
 const heldFor = time.Minute
@@ -185,7 +189,8 @@ func (r *replacements) before(d, than *decision) bool {
 //  1. Give up emptying it to save money, unless it is being drained for that already.
 //  2. Before its time is over: do nothing if it has no pods to be moved (emptiness may terminate it); otherwise
 //  3. cordon and taint it, and ask for capacity for its pods.
-//  4. When the capacity is there, or the time over, delete its claim, as soon as the brake allows. Until then the capacity stays reserved.
+//  4. When the capacity is there, or the time over, delete its claim, as soon as the brake allows. Until then the capacity stays reserved. If its
+//     instance has ended by itself, that waits until it is known why.
 func (r *replacements) advance(ctx context.Context, d *decision, avoid []string, now time.Time) (time.Duration, error) {
 	if r.terminations.dry(ctx, d) {
 		return 0, nil
@@ -199,6 +204,9 @@ func (r *replacements) advance(ctx context.Context, d *decision, avoid []string,
 		if err != nil || !ready && !over {
 			return nearer(replaceEvery, d.at.Sub(now)), err
 		}
+	}
+	if r.terminations.waits(ctx, d) {
+		return causeEvery, nil
 	}
 	if !d.forced && (r.terminations.braked(d.candidate) || !brake.Take(now)) {
 		return brake.Wait(now), nil

@@ -18,17 +18,23 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 )
 
-// reportEvery is how often the decision about a claim is reported again in a dry run.
-const reportEvery = time.Hour
+const (
+	// reportEvery is how often the decision about a claim is reported again in a dry run.
+	reportEvery = time.Hour
+	// deadlineHolds is how long after a recorded deadline a deletion may still be for that. Then it is recorded anew: the deletion that it was
+	// recorded for has failed, and package lifecycle doesn't count deadlines that lie well before a deletion.
+	deadlineHolds = time.Minute
+)
 
 // terminations deletes the claims of nodes that are to end. Only the goroutine that makes the passes uses it.
 type terminations struct {
-	claims   client.Client
-	recorder events.EventRecorder
-	clock    clock.PassiveClock
-	brake    *brake.Brake
-	dryRun   bool
-	ending   func(ctx context.Context, claim, reason string)
+	claims     client.Client
+	recorder   events.EventRecorder
+	clock      clock.PassiveClock
+	brake      *brake.Brake
+	dryRun     bool
+	ending     func(ctx context.Context, claim, reason string)
+	causeKnown func(ctx context.Context, claim string) bool // as in Config; nil: it always is
 
 	// What these hold may be lost at any moment.
 
@@ -63,6 +69,11 @@ func (t *terminations) dry(ctx context.Context, d *decision) bool {
 	return true
 }
 
+// waits reports whether it is still being found out why the decision's instance has ended.
+func (t *terminations) waits(ctx context.Context, d *decision) bool {
+	return d.ending == ReasonInstanceEnded && t.causeKnown != nil && !t.causeKnown(ctx, d.claim.Name)
+}
+
 // end deletes a claim. After an error it may be deleted all the same.
 func (t *terminations) end(ctx context.Context, d *decision) error {
 	if err := t.setDeadline(ctx, d); err != nil {
@@ -79,7 +90,8 @@ func (t *terminations) end(ctx context.Context, d *decision) error {
 	return nil
 }
 
-// setDeadline records on a claim when the drain of its node ends, if that is earlier than the claim says.
+// setDeadline records on a claim when the drain of its node ends, if that is earlier than the claim says, or if what the claim says was for a
+// deletion that never came.
 func (t *terminations) setDeadline(ctx context.Context, d *decision) error {
 	at := d.deadline
 	if at.IsZero() {
@@ -91,7 +103,7 @@ func (t *terminations) setDeadline(ctx context.Context, d *decision) error {
 		}
 	}
 	const key = karpv1.NodeClaimTerminationTimestampAnnotationKey
-	if had, err := time.Parse(time.RFC3339, d.claim.Annotations[key]); err == nil && !had.After(at) {
+	if had, err := time.Parse(time.RFC3339, d.claim.Annotations[key]); err == nil && !had.After(at) && t.clock.Since(had) < deadlineHolds {
 		return nil
 	}
 	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, d.claim.UID, key, at.UTC().Format(time.RFC3339))

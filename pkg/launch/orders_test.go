@@ -389,7 +389,7 @@ func TestOrdersWaitForAnotherOwnerToGo(t *testing.T) {
 }
 
 // A user deletes a NodeClaim and writes it again under its name while the first one is being given up. The second one stays, and is launched.
-func TestAClaimOfTheSameNameStays(t *testing.T) {
+func TestGiveUpDeletesThisClaimOnly(t *testing.T) {
 	w, _ := guarded(t, spending.Config{})
 	w.writes("desk", func(c *capacity.Claim) { c.UID = "second" })
 	w.parts.orders.refuseOrder(t.Context(), w.claims["desk"], "NodeClassNotReady", "later", true)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/shared"
 )
 
 const (
@@ -36,8 +37,8 @@ type unlaunched struct {
 	cloud Inventory
 	waits *waits
 	// claims are those of the API server, launched the instances by the token of their launch batch.
-	claims   shared[claimSet]
-	launched memory[string, *shared[[]capacity.Instance]]
+	claims   shared.Answer[claimSet]
+	launched memory[string, *shared.Answer[[]capacity.Instance]]
 	turns    memory[string, turn] // by claim
 }
 
@@ -111,20 +112,20 @@ func (u *unlaunched) later(claim string, most time.Duration, now time.Time) (wai
 // look returns all claims and the instances of a launch batch, both read at the time since or later. If wait is not zero, there is nothing to return
 // before that is over.
 func (u *unlaunched) look(ctx context.Context, token string, since, now time.Time) (owned claimSet, instances []capacity.Instance, wait time.Duration, err error) {
-	owned, wait, err = u.claims.get(since, now, func() (claimSet, error) {
-		u.launched.prune(func(_ string, s *shared[[]capacity.Instance]) bool { return s.idle(now) })
+	owned, wait, err = u.claims.Get(since, now, batchPoll, func() (claimSet, error) {
+		u.launched.prune(func(_ string, s *shared.Answer[[]capacity.Instance]) bool { return s.Idle(now) })
 		return liveClaims(ctx, u.live)
 	})
 	if wait > 0 || err != nil {
 		return owned, nil, wait, err
 	}
-	batch := u.launched.update(token, func(s *shared[[]capacity.Instance], ok bool) *shared[[]capacity.Instance] {
+	batch := u.launched.update(token, func(s *shared.Answer[[]capacity.Instance], ok bool) *shared.Answer[[]capacity.Instance] {
 		if !ok {
-			s = &shared[[]capacity.Instance]{}
+			s = &shared.Answer[[]capacity.Instance]{}
 		}
 		return s
 	})
-	instances, wait, err = batch.get(since, now, func() ([]capacity.Instance, error) {
+	instances, wait, err = batch.Get(since, now, batchPoll, func() ([]capacity.Instance, error) {
 		found, err := u.cloud.FindBatch(ctx, token)
 		if err != nil {
 			return nil, fmt.Errorf("finding the instances of launch batch %s: %w", token, err)
