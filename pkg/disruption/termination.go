@@ -29,6 +29,7 @@ type terminations struct {
 	brake    *brake.Brake
 	dryRun   bool
 	ending   func(ctx context.Context, claim, reason string)
+	rollOuts *rollOuts
 
 	// What these hold may be lost at any moment.
 
@@ -73,6 +74,7 @@ func (t *terminations) end(ctx context.Context, d *decision) error {
 		return fmt.Errorf("deleting NodeClaim %s: %w", d.claim.Name, err)
 	}
 	t.deleted[d.uid()] = true
+	t.rollOuts.ended(d, t.clock.Now())
 	t.event(d.candidate, reasonTerminating, "Terminating the node: "+d.message)
 	d.count()
 	klog.FromContext(ctx).V(2).Info("Terminating a node", "nodeClaim", d.claim.Name, "node", d.claim.Status.NodeName, "reason", d.reason, "message", d.message)
