@@ -208,7 +208,11 @@ func (v *moves) drain(ctx context.Context, s *cluster, mv *move, now time.Time) 
 		switch {
 		case src.gone || src.kept:
 			gone++
-		case src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()] || paused(src.candidate):
+		case src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()]:
+		case paused(src.candidate) && src.tried: // it may have been deleted
+		case paused(src.candidate):
+			gone++
+			errs = append(errs, v.keep(ctx, mv, src, fmt.Errorf("disruption of NodePool %s is paused", src.pool.Name), now))
 		case lost != nil && !src.tried:
 			gone++
 			errs = append(errs, v.keep(ctx, mv, src, lost, now))

@@ -80,26 +80,13 @@ func TestForcedNodesLeaveTheirMove(t *testing.T) {
 	})
 }
 
-// Once a claim is deleted the others follow: as the brake allows, when a deletion fails, and after a pause.
+// Once a claim is deleted the others follow: as the brake allows, and when a deletion fails.
 func TestTheOtherNodesFollow(t *testing.T) {
 	for name, tc := range map[string]struct{ stop, resume func(w *world) }{
 		"brake": {func(w *world) { w.c.passes.terminations.brake = brake.New(1) }, func(w *world) { w.clock.Step(time.Minute) }},
 		"failure": {func(w *world) {
 			w.interrupt = func(call string) { w.failDelete = call == "delete" && len(w.deleted) > 0 }
 		}, func(w *world) { w.interrupt, w.failDelete = func(string) {}, false }},
-		"pause": {func(w *world) {
-			w.c.passes.terminations.brake = brake.New(1)
-		}, func(w *world) {
-			w.c.passes.terminations.brake = brake.New(10)
-			w.changePool(func(p *karpv1.NodePool) {
-				p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"}
-			})
-			w.mustPass()
-			if len(w.deleted) > 1 {
-				w.t.Errorf("deleted %v during a pause", w.deleted)
-			}
-			w.changePool(func(p *karpv1.NodePool) { p.Annotations = nil })
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, p := reserved(t)
@@ -445,5 +432,30 @@ func TestMalformedAnnotationOfPods(t *testing.T) {
 	}
 	if n != 1 {
 		t.Errorf("%d events: %q", n, w.events)
+	}
+}
+
+// A pause between the deletions of a move's claims: the nodes that are left stay, without taint, and without cordon when the others are gone.
+func TestPauseBetweenDeletions(t *testing.T) {
+	w, p := reserved(t)
+	w.c.passes.terminations.brake = brake.New(1)
+	p.ready = true
+	w.mustPass()
+	if diff := cmp.Diff([]string{"a"}, w.deleted); diff != "" {
+		t.Fatalf("deleted (-want +got):\n%s", diff)
+	}
+	w.changePool(func(p *karpv1.NodePool) { p.Annotations = map[string]string{objects.AnnotationPauseDisruption: "true"} })
+	w.clock.Step(time.Minute)
+	w.mustPass()
+	if disrupted(w.node("node-b")) || !disrupted(w.node("node-a")) || len(w.deleted) != 1 {
+		t.Errorf("node-b is tainted: %v, deleted %v", disrupted(w.node("node-b")), w.deleted)
+	}
+	if !w.event("b Normal ConsolidationGivenUp: The node is not drained to save money: disruption of NodePool default is paused") {
+		t.Errorf("nobody is told: %q", w.events)
+	}
+	w.gone("a")
+	w.mustPass()
+	if w.fenced["node-b"] || len(w.c.passes.consolidations.moves.open.list) > 0 || !w.alive("b") {
+		t.Errorf("fenced %v, open %v", w.fenced, w.c.passes.consolidations.moves.open.list)
 	}
 }

@@ -46,6 +46,7 @@ func newPasses(cfg *Config, pods cache.Indexer, surges *surge.Requests) passes {
 	p.replacements = &replacements{capacity: cfg.Replacements, cordons: p.cordons, terminations: p.terminations, pods: pods, recorder: cfg.Recorder,
 		begun: map[string]*replacedNode{}}
 	p.rollOuts = &rollOuts{objects: cfg.Claims, kind: cfg.NodeClass, bound: bound, recorder: cfg.Recorder, clock: cfg.Clock, dryRun: cfg.DryRun, pools: map[string]*rollOut{}}
+	p.terminations.rollOuts = p.rollOuts
 	p.unhealthy = newUnhealthy(cfg)
 	p.consolidations = newConsolidations(cfg, bound, p.cordons, p.terminations, p.replacements, p.unhealthy, p.rollOuts, surges)
 	p.replacements.moves = p.consolidations.moves

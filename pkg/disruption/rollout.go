@@ -250,6 +250,20 @@ func (r *rollOuts) fail(ctx context.Context, s *cluster, np *karpv1.NodePool, p 
 	return nil
 }
 
+// ended takes note that a node was ended. A canary that ended because it was empty, or saved nothing, has not failed: nothing is known of new nodes
+// as before.
+func (r *rollOuts) ended(d *decision, now time.Time) {
+	if d.pool == nil || d.reason != string(karpv1.DisruptionReasonEmpty) && d.reason != string(consolidation.Underutilized) {
+		return
+	}
+	p := r.of(d.pool.Name)
+	if p == nil || !slices.Contains(p.Canaries, d.claim.Name) {
+		return
+	}
+	p.Canaries, p.rest = slices.DeleteFunc(slices.Clone(p.Canaries), func(other string) bool { return other == d.claim.Name }), now.Add(canaryRest)
+	delete(p.instances, d.claim.Name)
+}
+
 // serves reports whether a node is initialized and one of its pods has been Ready for long enough. Pods of DaemonSets don't count. The node of a
 // static pool is launched for no pod: that it has been initialized for so long is enough.
 func (r *rollOuts) serves(m *candidate, now time.Time) (bool, error) {

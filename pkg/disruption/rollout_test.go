@@ -408,6 +408,34 @@ func TestCanaryFails(t *testing.T) {
 	}
 }
 
+// A canary that Dovetail ends because no pod came has not failed: the next one may be launched a little later.
+func TestCanaryThatEndsEmpty(t *testing.T) {
+	w, p := rolling(t, func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("1m") })
+	w.latest(p)
+	p.result = &consolidation.Result{Moves: []consolidation.Due{replacing("new")}}
+	w.machine("new", created(w.clock.Now()))
+	w.promised["node-new"] = true
+	w.mustPass()
+	p.lost = errors.New("its capacity is lost")
+	w.promised["node-new"] = false
+	w.clock.Step(time.Minute)
+	w.mustPass()
+	if diff := cmp.Diff([]string{"new"}, w.deleted); diff != "" {
+		t.Fatalf("deleted (-want +got):\n%s", diff)
+	}
+	w.mustPass()
+	w.gone("new")
+	w.clock.Step(canarySeen)
+	w.mustPass()
+	if r, _ := w.record(); r.Failed > 0 || len(r.Canaries) > 0 || w.event("default Warning RollOutPaused") {
+		t.Errorf("recorded: %+v; events %q", r, w.events)
+	}
+	w.clock.Step(canaryRest)
+	if _, policies := w.latest(p); policies["default"].Held != "" {
+		t.Errorf("policy %+v", policies["default"])
+	}
+}
+
 // One that takes too long has failed, too.
 func TestCanaryTakesTooLong(t *testing.T) {
 	w, p := rolling(t)

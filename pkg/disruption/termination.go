@@ -35,6 +35,7 @@ type terminations struct {
 	dryRun     bool
 	ending     func(ctx context.Context, claim, reason string)
 	causeKnown func(ctx context.Context, claim string) bool // as in Config; nil: it always is
+	rollOuts   *rollOuts
 
 	// What these hold may be lost at any moment.
 
@@ -84,6 +85,7 @@ func (t *terminations) end(ctx context.Context, d *decision) error {
 		return fmt.Errorf("deleting NodeClaim %s: %w", d.claim.Name, err)
 	}
 	t.deleted[d.uid()] = true
+	t.rollOuts.ended(d, t.clock.Now())
 	t.event(d.candidate, reasonTerminating, "Terminating the node: "+d.message)
 	d.count()
 	klog.FromContext(ctx).V(2).Info("Terminating a node", "nodeClaim", d.claim.Name, "node", d.claim.Status.NodeName, "reason", d.reason, "message", d.message)

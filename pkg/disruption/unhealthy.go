@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +74,7 @@ func (u *unhealthy) observe(s *cluster, now time.Time) {
 	for _, p := range s.pools {
 		policies[p.Name] = u.settings.Repair(p, u.policies)
 	}
+	maps.DeleteFunc(u.pools, func(_ string, at time.Time) bool { return now.Sub(at) >= repairEvery })
 	u.nodes = map[string]*unhealthyNode{}
 	breaker := repair.Breaker{}
 	for _, m := range s.candidates {

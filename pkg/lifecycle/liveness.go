@@ -116,12 +116,15 @@ func (s *liveness) checkInstance(ctx context.Context, l *life) (time.Duration, e
 // checkNode gives up an instance whose registered Node is gone without its finalizer having run: pods can't be scheduled there any more,
 // and nothing else would ever terminate it.
 func (s *liveness) checkNode(ctx context.Context, l *life) (time.Duration, error) {
-	if _, err := s.nodes.get(ctx, l.claim.Status.NodeName); !apierrors.IsNotFound(err) {
+	if node, err := s.nodes.get(ctx, l.claim.Status.NodeName); !apierrors.IsNotFound(err) {
 		s.missing.forget(l.claim.Name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, err
+		case node.Spec.ProviderID != "" && node.Spec.ProviderID != l.claim.Status.ProviderID:
+			return s.checkInstance(ctx, l) // another instance has the name: perhaps because this one has ended
 		}
-		return lookEvery, nil // the informer is behind, or another instance has the name
+		return lookEvery, nil // the informer is behind
 	}
 	since := s.missing.update(l.claim.Name, func(since time.Time, ok bool) time.Time {
 		if !ok {

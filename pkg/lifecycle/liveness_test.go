@@ -91,6 +91,15 @@ func TestLiveness(t *testing.T) {
 			},
 			after: nodeMissing, by: nodeMissing + 20*time.Second, reason: reasonNodeMissing,
 		},
+		{
+			name: "an instance that has ended, and whose name another one has",
+			setup: func(w *world) {
+				w.up("a")
+				w.changeNode("ip-10-0-0-1", func(n *corev1.Node) { n.Spec.ProviderID = "aws:///z1/i-other" })
+				w.cloud.instances["i-a"].State = capacity.InstanceTerminated
+			},
+			by: 40 * time.Second, reason: reasonInstanceEnded,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)

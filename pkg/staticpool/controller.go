@@ -94,11 +94,13 @@ func (s *Controller) Serve(ctx context.Context) {
 // Keep checks every static pool, and reports whether one of them has too few nodes or too many.
 func (s *Controller) Keep(ctx context.Context) (again bool) {
 	var pools []*capacity.Pool
+	names := map[string]bool{}
 	for _, p := range s.pools() {
 		if p.Replicas != nil {
-			pools = append(pools, p)
+			pools, names[p.Name] = append(pools, p), true
 		}
 	}
+	s.state.prune(names)
 	if len(pools) == 0 {
 		return false
 	}

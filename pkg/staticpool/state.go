@@ -75,6 +75,14 @@ func (s *State) poolLocked(name string) *pool {
 	return p
 }
 
+// prune forgets the pools that aren't among these and have no back-off left.
+func (s *State) prune(pools map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	maps.DeleteFunc(s.pools, func(name string, p *pool) bool { return !pools[name] && !now.Before(p.Until) })
+}
+
 // waitFor launches nothing for a pool before d has passed.
 func (s *State) waitFor(pool string, d time.Duration) {
 	s.mu.Lock()

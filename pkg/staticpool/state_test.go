@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -27,5 +28,22 @@ func TestPausesOfAStaticPool(t *testing.T) {
 	statics.Registered(&capacity.Claim{Pool: "pool", Registered: true, LaunchBatch: &capacity.LaunchBatch{For: capacity.ForPool}})
 	if s := statics.pools["pool"]; s.Failed != 0 || !s.Until.IsZero() {
 		t.Errorf("a node registered, and yet %d failures count until %v", s.Failed, s.Until)
+	}
+}
+
+// A pool that is gone is forgotten when its back-off is over.
+func TestPoolsThatAreGoneAreForgotten(t *testing.T) {
+	now := testingclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	statics := NewState(nil, now)
+	statics.recordFailure("gone")
+	statics.recordFailure("there")
+	statics.prune(map[string]bool{"there": true})
+	if len(statics.pools) != 2 {
+		t.Errorf("a back-off was forgotten: %v", statics.pools)
+	}
+	now.Step(firstRetry)
+	statics.prune(map[string]bool{"there": true})
+	if len(statics.pools) != 1 || statics.pools["there"] == nil || statics.pools["there"].Failed != 1 {
+		t.Errorf("remembered: %v", statics.pools)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -217,10 +218,8 @@ func (r *Requests) Ended(of types.NamespacedName, moved bool) {
 		delete(r.failed, of)
 		return
 	}
+	maps.DeleteFunc(r.failed, func(_ types.NamespacedName, f failure) bool { return r.clock.Now().Sub(f.until) > restartRestMost })
 	f := r.failed[of]
-	if r.clock.Now().Sub(f.until) > restartRestMost {
-		f.times = 0
-	}
 	f.until = r.clock.Now().Add(min(restartRest<<min(f.times, 10), restartRestMost))
 	f.times++
 	r.failed[of] = f
