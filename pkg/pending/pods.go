@@ -50,7 +50,7 @@ type Pods struct {
 	// owned is the number of live pods per controller, bound or not, whichever scheduler they use.
 	owned map[types.UID]int
 	// ending are, per node, the bound pods that are being deleted, with the time at which each one's grace period is over.
-	ending map[string]map[types.UID]time.Time
+	ending ending
 	// bound is the number of live pods per group that have a node.
 	bound map[Group]int
 }
@@ -64,7 +64,7 @@ type arrival struct {
 
 // New returns Pods that are empty.
 func New(cfg Config, reservations *reservations.Ledger, classes *Classes) *Pods {
-	p := &Pods{cfg: cfg, ours: map[string]bool{}, others: map[string]bool{}, reservations: reservations, Classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: map[string]map[types.UID]time.Time{}, bound: map[Group]int{}}
+	p := &Pods{cfg: cfg, ours: map[string]bool{}, others: map[string]bool{}, reservations: reservations, Classes: classes, pods: map[types.UID]arrival{}, owned: map[types.UID]int{}, ending: ending{}, bound: map[Group]int{}}
 	for _, s := range cfg.Schedulers {
 		p.ours[s] = true
 	}
@@ -218,35 +218,12 @@ func (p *Pods) Created(owner types.UID) int {
 	return p.owned[owner]
 }
 
-// PodsEnding reports whether pods of the node are being deleted, so that capacity will be free there, and when the last of their grace periods
-// is over.
-func (p *Pods) PodsEnding(node string) (deadline time.Time, ending bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, at := range p.ending[node] {
-		if at.After(deadline) {
-			deadline = at
-		}
-	}
-	return deadline, len(p.ending[node]) > 0
-}
-
 // count updates owned, ending and bound. A pod that is being deleted doesn't count for its controller, which creates another one.
 func (p *Pods) count(old, pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	shift(p.owned, counted(old), counted(pod))
-	if node := leaves(old); node != "" {
-		if delete(p.ending[node], old.UID); len(p.ending[node]) == 0 {
-			delete(p.ending, node)
-		}
-	}
-	if node := leaves(pod); node != "" {
-		if p.ending[node] == nil {
-			p.ending[node] = map[types.UID]time.Time{}
-		}
-		p.ending[node][pod.UID] = pod.DeletionTimestamp.Time // the API server has added the grace period
-	}
+	p.ending.count(old, pod)
 	shift(p.bound, settled(old), settled(pod))
 }
 
@@ -280,14 +257,6 @@ func settled(pod *corev1.Pod) Group {
 		return Group{}
 	}
 	return GroupOf(pod)
-}
-
-// leaves returns the node on which the pod is being deleted; empty: none.
-func leaves(pod *corev1.Pod) string {
-	if pod == nil || pod.DeletionTimestamp == nil {
-		return ""
-	}
-	return pod.Spec.NodeName
 }
 
 // counted returns the controller that the pod counts for; empty: none.

@@ -87,7 +87,9 @@ func TestBoundPodThatShrinksMakesRoom(t *testing.T) {
 	p := newQueue(Config{})
 	rooms := 0
 	p.OnPodLeft(func() { rooms++ })
-	cpu := func(q string) corev1.ResourceList { return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(q)} }
+	cpu := func(q string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(q)}
+	}
 	pod := unscheduled(0)
 	pod.Spec.NodeName, pod.Spec.Containers[0].Name = "n", "c"
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: cpu("1"), Resources: &corev1.ResourceRequirements{Requests: cpu("1")}}}

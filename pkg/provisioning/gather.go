@@ -21,7 +21,7 @@ type Gatherer struct {
 	pending       *pending.Pods
 	namespaces    *Namespaces
 	gangs         *gangPlans
-	nominees      map[types.UID]nominee
+	nominees      *pending.Nominees
 	unprovisioned func(namespace, request string) bool
 }
 
@@ -102,62 +102,17 @@ func (g *Gatherer) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	return true
 }
 
-// nomineePatience is how long the victims of a preemption may take to end before a node is launched for the pod after all. If their grace
-// periods are longer, they have victimMargin more than these, for the kubelet to report their end, but at most longestPatience: a new node
-// would take less time.
-const (
-	nomineePatience = 30 * time.Second
-	victimMargin    = 10 * time.Second
-	longestPatience = 3 * time.Minute
-)
-
-// preemptionPatience is how long it may take until the victims begin to end. The pod is nominated before they are deleted, in the
-// background, and the API server may throttle that.
-const preemptionPatience = 15 * time.Second
-
-// nominee is a pod that waits until the victims of a preemption have ended. since is when it was first seen nominated or, once ending is
-// set, when its victims were first seen terminating.
-type nominee struct {
-	node   string
-	since  time.Time
-	ending bool
-}
-
-// withoutNominees leaves out pods that wait for victims of preemption. Their capacity is not free yet, so a plan would buy it a second
-// time. It no longer waits for victims that don't end in time (a dead kubelet, a finalizer), nor once they have ended: if the scheduler
-// hasn't used their capacity, it was not enough.
+// withoutNominees leaves out pods that wait for victims of preemption. Their capacity is not free yet, so a plan would buy it a second time.
 func (g *Gatherer) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
-	for uid := range g.nominees {
-		if g.pending.Get(uid) == nil {
-			delete(g.nominees, uid)
-		}
-	}
+	g.nominees.Tidy()
 	now := g.reservations.Now()
 	return slices.DeleteFunc(waiting, func(w ledger.Waiting) bool {
-		pod := g.pending.Get(w.Ref.UID)
-		if pod == nil || pod.Status.NominatedNodeName == "" {
-			delete(g.nominees, w.Ref.UID)
+		node, until := g.nominees.Waits(w.Ref.UID, now)
+		if node == "" {
 			return false
-		}
-		first, known := g.nominees[w.Ref.UID]
-		deadline, ending := g.pending.PodsEnding(pod.Status.NominatedNodeName)
-		if !known || first.node != pod.Status.NominatedNodeName || ending && !first.ending {
-			first = nominee{pod.Status.NominatedNodeName, now, ending}
-			g.nominees[w.Ref.UID] = first
-		}
-		patience := preemptionPatience
-		if first.ending {
-			patience = max(nomineePatience, min(deadline.Add(victimMargin).Sub(first.since), longestPatience))
-		}
-		until := first.since.Add(patience)
-		if first.ending && !ending || !now.Before(until) {
-			return false
-		}
-		if next := now.Add(nomineePatience); next.Before(until) {
-			until = next // the victims may have ended by then, and their capacity may not be enough
 		}
 		g.reservations.Step(func(l *ledger.Ledger, now time.Time) {
-			l.Postpone(w.Ref.UID, "preemption is making room for the pod on node "+pod.Status.NominatedNodeName, until, now)
+			l.Postpone(w.Ref.UID, "preemption is making room for the pod on node "+node, until, now)
 		})
 		return true
 	})

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -91,7 +90,7 @@ func NewDemand(cfg Config, p Parts) *Demand {
 		clock: p.Clock, pauses: map[pending.Group]pause{}, ungrouped: map[pending.Group]bool{}}
 	return &Demand{
 		Triggers: t, Refusals: re, Relief: limits.New(cfg.MaxInFlight), Namespaces: ns,
-		Gatherer: &Gatherer{reservations: p.Reservations, pending: p.Pending, namespaces: ns, gangs: gangs, nominees: map[types.UID]nominee{}},
+		Gatherer: &Gatherer{reservations: p.Reservations, pending: p.Pending, namespaces: ns, gangs: gangs, nominees: pending.NewNominees(p.Pending)},
 		Verdicts: &Verdicts{reservations: p.Reservations, pending: p.Pending, spending: p.Spending, triggers: t},
 		Daemons:  &DaemonCapacity{reservations: p.Reservations, world: p.World, daemons: p.Daemons, triggers: t},
 	}
