@@ -60,8 +60,8 @@ func observe(p cloudprovider.Provider, kind *cloudprovider.NodeClassKind) func(*
 func notJoined(p cloudprovider.Provider, store *store.Store) func(*karpv1.NodeClaim, string) {
 	return func(nc *karpv1.NodeClaim, message string) {
 		store.NotRegistered(nc, message)
-		if nc.Status.ProviderID != "" {
-			p.NotJoined(boughtAs(nc))
+		if nc.Status.ProviderID != "" && nc.Spec.NodeClassRef != nil {
+			p.NotJoined(nc.Spec.NodeClassRef.Name, boughtAs(nc))
 		}
 	}
 }

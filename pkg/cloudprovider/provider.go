@@ -84,9 +84,9 @@ type Observer interface {
 	// OnLearned registers a function that is given what was learned of a class, to be kept on the object as objects.AnnotationLearned.
 	// Where it fails it is called again later.
 	OnLearned(f func(nodeClass, value string) error)
-	// NotJoined is called when an instance of an offering has not become a node, Interrupted when its capacity is taken back,
+	// NotJoined is called when an instance of a class and an offering has not become a node, Interrupted when its capacity is taken back,
 	// RebalanceRecommended when the cloud recommends to leave it because that may happen.
-	NotJoined(o capacity.OfferKey)
+	NotJoined(nodeClass string, o capacity.OfferKey)
 	Interrupted(o capacity.OfferKey)
 	RebalanceRecommended(o capacity.OfferKey)
 }
