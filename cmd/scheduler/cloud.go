@@ -33,8 +33,10 @@ type cloudSettings struct {
 	kubernetes    string
 	serverVersion func(ctx context.Context) (string, error)
 	// hold returns why nothing may be changed now, or nil.
-	hold  func() error
-	clock clock.WithTicker
+	hold func() error
+	// synced reports whether the provider has been given all node classes.
+	synced func() bool
+	clock  clock.WithTicker
 }
 
 // nodeSeen returns what the provider can learn from a registered node.

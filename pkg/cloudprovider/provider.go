@@ -22,6 +22,8 @@ type Provider interface {
 	Observer
 	// Run keeps what is known of the cloud up to date, and the callbacks informed, until ctx ends.
 	Run(ctx context.Context)
+	// HoldChanged is called when another controller begins or ceases to lead. It doesn't block.
+	HoldChanged()
 	// Status returns an error that names which data of the cloud is missing or out of date, or nil.
 	Status() error
 }
