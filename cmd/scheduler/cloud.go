@@ -33,8 +33,10 @@ type cloudSettings struct {
 	kubernetes    string
 	serverVersion func(ctx context.Context) (string, error)
 	// hold returns why nothing may be changed now, or nil.
-	hold  func() error
-	clock clock.WithTicker
+	hold func() error
+	// synced reports whether the provider has been given all node classes.
+	synced func() bool
+	clock  clock.WithTicker
 }
 
 // nodeSeen returns what the provider can learn from a registered node.
@@ -60,8 +62,8 @@ func observe(p cloudprovider.Provider, kind *cloudprovider.NodeClassKind) func(*
 func notJoined(p cloudprovider.Provider, store *store.Store) func(*karpv1.NodeClaim, string) {
 	return func(nc *karpv1.NodeClaim, message string) {
 		store.NotRegistered(nc, message)
-		if nc.Status.ProviderID != "" {
-			p.NotJoined(boughtAs(nc))
+		if nc.Status.ProviderID != "" && nc.Spec.NodeClassRef != nil {
+			p.NotJoined(nc.Spec.NodeClassRef.Name, boughtAs(nc))
 		}
 	}
 }

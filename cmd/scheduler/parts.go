@@ -79,7 +79,7 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	p.store.SetHold(p.external.Hold)
 	p.store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
 	provider, err := d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server,
-		serverVersion: func(ctx context.Context) (string, error) { return serverVersion(ctx, client) }, hold: p.external.Hold, clock: d.clock})
+		serverVersion: func(ctx context.Context) (string, error) { return serverVersion(ctx, client) }, hold: p.external.Hold, synced: p.store.Synced, clock: d.clock})
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +218,7 @@ func (p *parts) connect(ctx context.Context) {
 	})
 	p.store.OnPool(func() { p.provider.OfferDedicated(dedicatedClasses(p.store)) })
 	p.external.OnChange(p.launch.Ownership.HoldChanged)
+	p.external.OnChange(p.provider.HoldChanged)
 	p.store.OnNodeClass(func(nc status.Object, gone bool) {
 		p.declareDevices(nc, gone)
 		if gone {

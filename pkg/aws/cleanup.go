@@ -9,18 +9,26 @@ import (
 )
 
 // removeUnused removes launch templates and instance profiles that launches created and that are no longer needed, until ctx ends. It
-// starts late: by then all classes are known, and the launches that an earlier leader recorded have been made.
+// starts late: by then the launches that an earlier leader recorded have been made.
 func (p *Provider) removeUnused(ctx context.Context) {
 	for sdk.Sleep(ctx, p.clock, p.cfg.TidyEvery) {
-		logger := klog.FromContext(ctx)
-		if p.cfg.Hold() != nil {
-			continue
+		if p.cfg.Hold() == nil {
+			p.tidy(ctx)
 		}
-		if err := p.launcher.templates.RemoveUnused(ctx, p.cfg.TidyEvery); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Could not remove launch templates that are not in use")
-		}
-		if err := p.classes.removeUnusedProfiles(ctx, p.instances.withProfile); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Could not remove instance profiles that are not in use")
-		}
+	}
+}
+
+// tidy removes what isn't needed now. Instance profiles are left alone until all classes are known: the profile of a class that isn't would look
+// unused.
+func (p *Provider) tidy(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	if err := p.launcher.templates.RemoveUnused(ctx, p.cfg.TidyEvery); err != nil && ctx.Err() == nil {
+		logger.Error(err, "Could not remove launch templates that are not in use")
+	}
+	if !p.cfg.Synced() {
+		return
+	}
+	if err := p.classes.removeUnusedProfiles(ctx, p.instances.withProfile); err != nil && ctx.Err() == nil {
+		logger.Error(err, "Could not remove instance profiles that are not in use")
 	}
 }

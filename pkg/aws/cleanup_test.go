@@ -3,12 +3,15 @@ package aws
 import (
 	"errors"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -88,8 +91,8 @@ func TestOrphanedProfilesAreRemoved(t *testing.T) {
 		t.Fatalf("profiles %v, want %v", got, all)
 	}
 	late := w.later(2 * time.Hour)
-	if err := late.removeUnusedProfiles(w.ctx, late.withProfile); err != nil || len(profiles()) != 3 {
-		t.Errorf("a process that knows no class left %v, %v", profiles(), err)
+	if late.tidy(w.ctx); len(profiles()) != 3 {
+		t.Errorf("a process that has not read the classes yet left %v", profiles())
 	}
 	late.SetNodeClass(nodeClass())
 	young := w.later(30 * time.Minute)
@@ -104,6 +107,69 @@ func TestOrphanedProfilesAreRemoved(t *testing.T) {
 	slices.Sort(want)
 	if got := profiles(); !slices.Equal(got, want) {
 		t.Errorf("profiles %v, want the class's and the one an instance has: %v", got, want)
+	}
+	// The last class is gone.
+	last := w.later(2 * time.Hour)
+	last.cfg.Synced = func() bool { return true }
+	last.tidy(w.ctx)
+	if got := profiles(); !slices.Equal(got, []string{name(used)}) {
+		t.Errorf("profiles %v without any class, want the one an instance has: %s", got, name(used))
+	}
+}
+
+// What can't be deleted keeps nothing else from being deleted.
+func TestWhatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b"} {
+		w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.UID = name, types.UID("uid-"+name) }))
+		w.types(name)
+		v := newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand"))
+		v.NodeClass = name
+		w.prepared(v)
+	}
+	late := w.later(2 * time.Hour)
+	removed := map[string]func() error{
+		"DeleteLaunchTemplate":  func() error { return late.templates.RemoveUnused(w.ctx, late.cfg.TidyEvery) },
+		"DeleteInstanceProfile": func() error { return late.removeUnusedProfiles(w.ctx, late.withProfile) },
+	}
+	for action, remove := range removed {
+		w.sim.Before(action, sim.Times(1, sim.Fault{Code: "UnauthorizedOperation", Message: "not this one"}))
+		if err := remove(); err == nil || !strings.Contains(err.Error(), "not this one") {
+			t.Errorf("%s: the error is %v", action, err)
+		}
+		if n := len(w.sim.Calls(action)); n != 2 {
+			t.Errorf("%d calls of %s, want one for each of the two", n, action)
+		}
+	}
+}
+
+// While Karpenter leads, no instance profile is created: Karpenter deletes what its classes don't name. When it has gone, the profile is created.
+func TestProfilesWhileAnotherLeads(t *testing.T) {
+	var leads atomic.Bool
+	leads.Store(true)
+	w := newWorld(t, func(c *Config, _ *sim.Config) {
+		c.Hold = func() error {
+			if leads.Load() {
+				return errors.New("Karpenter holds its lease")
+			}
+			return nil
+		}
+	})
+	w.SetNodeClass(nodeClass())
+	st := w.status("default", func(st ec2nc.EC2NodeClassStatus) bool {
+		return condition(st, ec2nc.ConditionTypeInstanceProfileReady).Message != "not looked up yet"
+	})
+	if got, want := condition(st, ec2nc.ConditionTypeInstanceProfileReady).Message, "instance profile "+ownProfiles.Name(nodeClass())+" is not created yet: Karpenter holds its lease"; got != want {
+		t.Errorf("the profile: %q, want %q", got, want)
+	}
+	if calls := w.sim.Calls("CreateInstanceProfile", "AddRoleToInstanceProfile"); len(calls) > 0 {
+		t.Errorf("calls while another leads: %v", calls)
+	}
+	leads.Store(false)
+	w.HoldChanged()
+	w.types("default")
+	if calls := w.sim.Calls("CreateInstanceProfile", "AddRoleToInstanceProfile"); len(calls) != 2 {
+		t.Errorf("calls afterwards: %v, want a profile with its role", calls)
 	}
 }
 

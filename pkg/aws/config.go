@@ -42,8 +42,10 @@ type Config struct {
 
 	// Hold, if set, returns why at the moment no resources that were created for launches may be removed and no message taken from the
 	// queue (because another controller uses them, too); nil if they may.
-	Hold  func() error
-	Clock clock.WithTicker
+	Hold func() error
+	// Synced, if set, reports whether all node classes have been given to SetNodeClass. No instance profile is removed before.
+	Synced func() bool
+	Clock  clock.WithTicker
 
 	// How often each is read again; 0: the default, which stands behind it.
 	TypesEvery     time.Duration // 12 h
@@ -95,6 +97,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Hold == nil {
 		c.Hold = func() error { return nil }
+	}
+	if c.Synced == nil {
+		c.Synced = func() bool { return false }
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}

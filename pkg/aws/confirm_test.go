@@ -3,6 +3,7 @@ package aws
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +104,31 @@ func TestTrueMessages(t *testing.T) {
 	slices.Sort(want)
 	l.listens()
 	l.until("all are handled", func() bool { return len(l.handled()) == len(want) })
+	if got := l.handled(); !slices.Equal(got, want) {
+		t.Errorf("handled %v, want %v", got, want)
+	}
+}
+
+// One message may name more instances than DescribeInstanceStatus takes in a call.
+func TestMaintenanceOfManyInstances(t *testing.T) {
+	l := newListener(t, fast)
+	ids := l.run(120, "films", false)
+	for _, id := range ids {
+		if err := l.sim.Schedule(id, "instance-stop", "The host fails", time.Now().Add(24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.until("all run", func() bool {
+		return !slices.ContainsFunc(l.sim.Live(), func(i sim.Instance) bool { return i.State != "running" })
+	})
+	l.send(fmt.Sprintf(maintenance, strings.Join(ids, `"},{"entityValue":"`)))
+	l.listens()
+	l.until("all are handled", func() bool { return len(l.handled()) == len(ids) })
+	want := make([]string, 0, len(ids))
+	for _, id := range ids {
+		want = append(want, fmt.Sprintf("%s %s false", id, capacity.MaintenanceScheduled))
+	}
+	slices.Sort(want)
 	if got := l.handled(); !slices.Equal(got, want) {
 		t.Errorf("handled %v, want %v", got, want)
 	}

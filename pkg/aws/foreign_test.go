@@ -28,7 +28,7 @@ func careless(t *testing.T) *world {
 }
 
 // ownProfiles names the profiles of the tests' cluster.
-var ownProfiles = instanceprofile.New(nil, nil, "films", "us-west-2")
+var ownProfiles = instanceprofile.New(nil, nil, "films", "us-west-2", nil)
 
 func (w *world) profiles() []string {
 	w.t.Helper()

@@ -79,7 +79,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		placements:   c.EC2,
 		network:      network.NewFinder(c.EC2, free),
 		images:       images{ec2: c.EC2, ssm: c.SSM, cluster: p.ClusterReader},
-		profiles:     instanceprofile.New(c.IAM, cfg.Clock, own, cfg.Region),
+		profiles:     instanceprofile.New(c.IAM, cfg.Clock, own, cfg.Region, cfg.Hold),
 		reservations: capacityreservation.NewFinder(c.EC2, cfg.Clock, p.counts),
 		cluster:      p.ClusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
 	}, p.bump)
@@ -119,6 +119,9 @@ func (p *Provider) Version() uint64 {
 func (p *Provider) Status() error {
 	return errors.Join(p.catalogue.Status(), p.ClusterReader.Known().Err)
 }
+
+// HoldChanged looks up again what could not be created while another controller led.
+func (p *Provider) HoldChanged() { p.classes.wake() }
 
 // expire makes offerings available again whose time has passed. Callers of InstanceTypes may hold locks that an OnChange function
 // needs, too, so expire doesn't call those functions: the loop expiries does.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -23,20 +25,45 @@ func TestOffersThatWentWrong(t *testing.T) {
 		return p.State().Has(o.CapacityType, o.InstanceType, o.Zone, "")
 	}
 	silent, taken := offer("m5.large", "a", "on-demand"), offer("m5.large", "a", "spot")
-	p.NotJoined(silent)
+	avoided := func(class string) bool {
+		p.expire()
+		return p.State().NotJoined(class, "on-demand", "m5.large", silent.Zone)
+	}
+	p.NotJoined("broken", silent)
 	p.Interrupted(taken)
-	p.Interrupted(silent) // the other reason is remembered longer
 	for _, at := range []struct {
 		step          time.Duration
 		silent, taken bool
 	}{{0, true, true}, {3 * time.Minute, true, false}, {12 * time.Minute, false, false}} {
 		c.Step(at.step)
-		if gone(silent) != at.silent || gone(taken) != at.taken {
-			t.Errorf("%v later: not joined is out %v, interrupted %v", at.step, gone(silent), gone(taken))
+		if avoided("broken") != at.silent || gone(taken) != at.taken {
+			t.Errorf("%v later: not joined is avoided %v, interrupted is out %v", at.step, avoided("broken"), gone(taken))
+		}
+		if gone(silent) || avoided("default") {
+			t.Errorf("%v later: out for all %v, avoided by another class %v", at.step, gone(silent), avoided("default"))
 		}
 	}
 	if gone(offer("m5.large", "b", "on-demand")) {
 		t.Error("another zone suffers")
+	}
+}
+
+// The offerings of a class say that an instance has not joined; those of other classes don't, and all stay available.
+func TestOffersThatDidNotJoin(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"default", "broken"} {
+		w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.UID = name, types.UID("uid-"+name) }))
+		w.types(name)
+	}
+	silent := offer("m5.large", "a", "on-demand")
+	w.NotJoined("broken", silent)
+	for _, name := range []string{"default", "broken"} {
+		for _, o := range typeOf(w.types(name), "m5.large").Offers {
+			want := name == "broken" && o.CapacityType == silent.CapacityType && o.Zone == silent.Zone
+			if o.NotJoined != want || !o.Available {
+				t.Errorf("class %s: %+v, want not joined %v", name, o, want)
+			}
+		}
 	}
 }
 

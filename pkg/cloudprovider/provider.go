@@ -22,6 +22,8 @@ type Provider interface {
 	Observer
 	// Run keeps what is known of the cloud up to date, and the callbacks informed, until ctx ends.
 	Run(ctx context.Context)
+	// HoldChanged is called when another controller begins or ceases to lead. It doesn't block.
+	HoldChanged()
 	// Status returns an error that names which data of the cloud is missing or out of date, or nil.
 	Status() error
 }
@@ -84,9 +86,9 @@ type Observer interface {
 	// OnLearned registers a function that is given what was learned of a class, to be kept on the object as objects.AnnotationLearned.
 	// Where it fails it is called again later.
 	OnLearned(f func(nodeClass, value string) error)
-	// NotJoined is called when an instance of an offering has not become a node, Interrupted when its capacity is taken back,
+	// NotJoined is called when an instance of a class and an offering has not become a node, Interrupted when its capacity is taken back,
 	// RebalanceRecommended when the cloud recommends to leave it because that may happen.
-	NotJoined(o capacity.OfferKey)
+	NotJoined(nodeClass string, o capacity.OfferKey)
 	Interrupted(o capacity.OfferKey)
 	RebalanceRecommended(o capacity.OfferKey)
 }

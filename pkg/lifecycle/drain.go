@@ -212,7 +212,7 @@ func (d *drain) deleteExpiring(ctx context.Context, e *ending, awaited []*corev1
 
 func statusCode(err error) string {
 	if err == nil {
-		return strconv.Itoa(http.StatusCreated)
+		return strconv.Itoa(http.StatusOK) // the API server answers 201; Karpenter counts it as 200
 	}
 	if s, ok := err.(apierrors.APIStatus); ok && s.Status().Code != 0 {
 		return strconv.Itoa(int(s.Status().Code))

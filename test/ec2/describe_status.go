@@ -114,6 +114,9 @@ func (w *world) statusMatcher(in *instance) matcher {
 }
 
 func (w *world) describeInstanceStatus(r *Request) (any, error) {
+	if n := len(r.params.strs("InstanceId")); n > 100 {
+		return nil, failf("InvalidParameterValue", "The maximum number of instance IDs is 100, and %d were specified", n)
+	}
 	found, next, err := w.selected(r, w.statusMatcher)
 	if err != nil {
 		return nil, err

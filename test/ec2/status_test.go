@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +48,9 @@ func TestInstanceStatus(t *testing.T) {
 	}
 	if events := list("event.code", "instance-stop"); len(events) != 1 || *events[0].InstanceId != ids[2] || *events[0].Events[0].Description != "The host fails" {
 		t.Errorf("events: %+v", events)
+	}
+	if _, err := a.ec2.DescribeInstanceStatus(a.ctx, &awsec2.DescribeInstanceStatusInput{InstanceIds: slices.Repeat(ids, 34)}); err == nil {
+		t.Error("102 ids in one call are accepted")
 	}
 	if err := a.Mend(ids[0]); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package instanceprofile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,11 +17,8 @@ import (
 )
 
 // RemoveUnused deletes instance profiles that were created for classes of this cluster and that neither a class nor an instance uses
-// now. needed are the names of those that classes use; inUse reports whether an instance uses the one with that ARN.
+// now. needed are the names of those that classes use, so all classes must be known; inUse reports whether an instance uses the one with that ARN.
 func (l *Profiles) RemoveUnused(ctx context.Context, needed map[string]bool, inUse func(ctx context.Context, arn string) (bool, error)) error {
-	if len(needed) == 0 {
-		return nil // it is more likely that the classes could not be read than that there are none
-	}
 	var orphans []iamtypes.InstanceProfile
 	own := l.path("")
 	pages := iam.NewListInstanceProfilesPaginator(l.iam, &iam.ListInstanceProfilesInput{PathPrefix: &own})
@@ -35,20 +33,23 @@ func (l *Profiles) RemoveUnused(ctx context.Context, needed map[string]bool, inU
 			}
 		}
 	}
+	var errs []error // a profile that can't be deleted keeps no other
 	for _, v := range orphans {
 		used, err := inUse(ctx, awssdk.ToString(v.Arn))
 		if err != nil {
-			return fmt.Errorf("describing the instances of instance profile %s: %w", awssdk.ToString(v.InstanceProfileName), err)
+			errs = append(errs, fmt.Errorf("describing the instances of instance profile %s: %w", awssdk.ToString(v.InstanceProfileName), err))
+			continue
 		}
 		if used {
 			continue
 		}
 		if err := l.remove(ctx, own, &v); err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		klog.FromContext(ctx).V(2).Info("Removed an unused instance profile", "profile", awssdk.ToString(v.InstanceProfileName))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // remove deletes an instance profile if it is below the path. It checks that itself, because a list need not match its request:

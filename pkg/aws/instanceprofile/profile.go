@@ -25,14 +25,17 @@ type Profiles struct {
 	clock  clock.PassiveClock
 	owner  ownership.Owner
 	region string
+	hold   func() error
 }
 
-// New returns the profiles of the owner in a region.
-func New(api sdk.IAM, c clock.PassiveClock, o ownership.Owner, region string) *Profiles {
-	return &Profiles{iam: api, clock: c, owner: o, region: region}
+// New returns the profiles of the owner in a region. hold returns why nothing may be changed now, or nil.
+func New(api sdk.IAM, c clock.PassiveClock, o ownership.Owner, region string, hold func() error) *Profiles {
+	return &Profiles{iam: api, clock: c, owner: o, region: region, hold: hold}
 }
 
-// Find returns the name of the class's instance profile: the given one, or one that we create and own for its role.
+// Find returns the name of the class's instance profile: the given one, or one that we create and own for its role. While another controller
+// leads it creates and changes nothing, and returns an error if that would be needed: the other one deletes profiles of this cluster that its
+// classes don't name.
 func (l *Profiles) Find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, error) {
 	if given := awssdk.ToString(nc.Spec.InstanceProfile); given != "" {
 		_, err := l.iam.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &given})
@@ -58,6 +61,9 @@ func (l *Profiles) Find(ctx context.Context, nc *ec2nc.EC2NodeClass) (string, er
 			return name, nil
 		}
 	}
+	if err := l.hold(); err != nil {
+		return "", fmt.Errorf("instance profile %s has no role yet: %w", name, err)
+	}
 	_, err = l.iam.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: &role})
 	switch {
 	case sdk.IsNotFound(err):
@@ -77,6 +83,9 @@ func (l *Profiles) ensure(ctx context.Context, nc *ec2nc.EC2NodeClass, name stri
 	}
 	if !sdk.IsNotFound(err) {
 		return nil, fmt.Errorf("getting instance profile %s: %w", name, err)
+	}
+	if err := l.hold(); err != nil {
+		return nil, fmt.Errorf("instance profile %s is not created yet: %w", name, err)
 	}
 	tags := l.owner.Tags(nc)
 	tags[ec2nc.LabelNodeClass], tags[corev1.LabelTopologyRegion] = nc.Name, l.region

@@ -191,21 +191,25 @@ func takesBack(code string) bool {
 	return strings.HasPrefix(code, "marked-for-") || strings.HasPrefix(code, "instance-terminated-") || strings.HasPrefix(code, "instance-stopped-")
 }
 
+// maxStatusIDs is how many instances DescribeInstanceStatus takes in one call, according to its reference. It has no filter by instance.
+const maxStatusIDs = 100
+
 func (c *Confirmer) status(ctx context.Context, ids []string, a *answers) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return a.instances[id] == nil })
 	if len(ids) == 0 {
 		return nil
 	}
-	// This call has no filter by instance.
-	out, err := c.api.DescribeInstanceStatus(ctx, &ec2.DescribeInstanceStatusInput{InstanceIds: ids})
-	if err != nil {
-		return sdk.Wrap(err, "listing the status of instances")
-	}
-	for _, s := range out.InstanceStatuses {
-		a.scheduled[awssdk.ToString(s.InstanceId)] = slices.ContainsFunc(s.Events, func(e ec2types.InstanceStatusEvent) bool {
-			text := awssdk.ToString(e.Description)
-			return !strings.HasPrefix(text, "[Completed]") && !strings.HasPrefix(text, "[Canceled]")
-		})
+	for chunk := range slices.Chunk(ids, maxStatusIDs) {
+		out, err := c.api.DescribeInstanceStatus(ctx, &ec2.DescribeInstanceStatusInput{InstanceIds: chunk})
+		if err != nil {
+			return sdk.Wrap(err, "listing the status of instances")
+		}
+		for _, s := range out.InstanceStatuses {
+			a.scheduled[awssdk.ToString(s.InstanceId)] = slices.ContainsFunc(s.Events, func(e ec2types.InstanceStatusEvent) bool {
+				text := awssdk.ToString(e.Description)
+				return !strings.HasPrefix(text, "[Completed]") && !strings.HasPrefix(text, "[Canceled]")
+			})
+		}
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (t *Templates) RemoveUnused(ctx context.Context, idleFor time.Duration) err
 			return fmt.Errorf("describing launch templates: %w", err)
 		}
 		for _, v := range page.LaunchTemplates {
-			if !t.owner.Marked(v.Tags, ec2nc.NodeClassTagKey) {
+			if !t.owner.Marked(v.Tags, ec2nc.NodeClassTagKey) || !t.owner.Marked(v.Tags, ec2nc.NodePoolTagKey) { // the IAM policy asks for the pool's tag
 				continue
 			}
 			if name := awssdk.ToString(v.LaunchTemplateName); strings.HasPrefix(name, templatePrefix) && now.Sub(awssdk.ToTime(v.CreateTime)) > idleFor {
@@ -37,16 +37,17 @@ func (t *Templates) RemoveUnused(ctx context.Context, idleFor time.Duration) err
 			}
 		}
 	}
+	var errs []error // a template that can't be deleted keeps no other
 	for _, name := range idle {
 		err := t.remove(name, now.Add(-idleFor), func() error {
 			_, err := t.api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: &name})
 			return err
 		})
 		if err != nil && !sdk.IsNotFound(err) {
-			return fmt.Errorf("deleting launch template %s: %w", name, err)
+			errs = append(errs, fmt.Errorf("deleting launch template %s: %w", name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // errRemoved tells callers that wait for a template while it is being deleted to request it again.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// notJoinedFor is how long an offering is avoided after an instance of it has not become a node in time.
+	// notJoinedFor is how long a node class does without an offering, if it can, after an instance of both has not become a node in time.
 	notJoinedFor = 15 * time.Minute
 	// settlesAfter is for how long spot capacity that was unavailable has to be available again until nodes that do without it are replaced.
 	settlesAfter = 30 * time.Minute
@@ -27,6 +27,7 @@ type Scope struct {
 	CapacityType, InstanceType, Zone string
 	Subnet                           string
 	Group                            string
+	nodeClass                        string // set only for what has not become a node
 }
 
 // scopeOf returns the scope of one offering.
@@ -57,7 +58,8 @@ type State struct {
 	// settles is, for spot capacity that was unavailable, when it will have been available for long enough. leaving is what EC2 recommends
 	// to leave, and for how long that counts.
 	settles, leaving map[Scope]time.Time
-	next             time.Time // the earliest end of anything; zero: none
+	notJoined        map[Scope]time.Time // of which instances have not become nodes, by node class
+	next             time.Time           // the earliest end of anything; zero: none
 }
 
 // Unavailable returns a state in which the scopes have no capacity, for ever.
@@ -75,19 +77,16 @@ func (e *Memory) State() *State { return e.now.Load() }
 // Set replaces what is remembered.
 func (e *Memory) Set(x *State) { e.now.Store(x) }
 
-// Add remembers scopes without capacity for the default time.
-func (e *Memory) Add(scopes ...Scope) { e.addFor(e.ttl, scopes...) }
-
-// addFor remembers scopes for the given time; a later end that is already recorded is kept.
-func (e *Memory) addFor(ttl time.Duration, scopes ...Scope) {
+// Add remembers scopes without capacity.
+func (e *Memory) Add(scopes ...Scope) {
 	if len(scopes) == 0 {
 		return
 	}
 	e.change(func(x *State, now time.Time) {
 		for _, s := range scopes {
-			extend(x.until, s, now.Add(ttl))
+			extend(x.until, s, now.Add(e.ttl))
 			if s.CapacityType == capacity.CapacityTypeSpot {
-				extend(x.settles, s, now.Add(ttl+settlesAfter))
+				extend(x.settles, s, now.Add(e.ttl+settlesAfter))
 			}
 		}
 	})
@@ -100,9 +99,15 @@ func extend(all map[Scope]time.Time, s Scope, end time.Time) {
 	}
 }
 
-// NotJoined records that an instance launched as o has not become a node. Whatever the reason is, another offering is more likely to
-// work.
-func (e *Memory) NotJoined(o capacity.OfferKey) { e.addFor(notJoinedFor, scopeOf(o)) }
+// NotJoined records that an instance of a node class launched as o has not become a node. Whatever the reason is, another offering is more likely
+// to work. It remains available: the class may have no other. That it is the class's own fault is likelier than that the offering is bad, so
+// other classes aren't affected.
+func (e *Memory) NotJoined(nodeClass string, o capacity.OfferKey) {
+	s := scopeOf(o)
+	s.nodeClass = nodeClass
+	e.change(func(x *State, now time.Time) { extend(x.notJoined, s, now.Add(notJoinedFor)) })
+	e.changed()
+}
 
 // Interrupted records that EC2 interrupts an instance launched as o: its pool is unavailable for a while.
 func (e *Memory) Interrupted(o capacity.OfferKey) { e.Add(scopeOf(o)) }
@@ -120,7 +125,7 @@ func (e *Memory) Expire() bool {
 		return false
 	}
 	e.change(func(x *State, now time.Time) {
-		for _, all := range []map[Scope]time.Time{x.until, x.settles, x.leaving} {
+		for _, all := range x.all() {
 			maps.DeleteFunc(all, func(_ Scope, t time.Time) bool { return !t.After(now) })
 		}
 	})
@@ -132,9 +137,9 @@ func (e *Memory) change(f func(x *State, now time.Time)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old := e.State()
-	x := &State{until: copied(old.until), settles: copied(old.settles), leaving: copied(old.leaving)}
+	x := &State{until: copied(old.until), settles: copied(old.settles), leaving: copied(old.leaving), notJoined: copied(old.notJoined)}
 	f(x, e.clock.Now())
-	for _, all := range []map[Scope]time.Time{x.until, x.settles, x.leaving} {
+	for _, all := range x.all() {
 		for _, t := range all {
 			if x.next.IsZero() || t.Before(x.next) {
 				x.next = t
@@ -143,6 +148,11 @@ func (e *Memory) change(f func(x *State, now time.Time)) {
 	}
 	e.now.Store(x)
 	x.count()
+}
+
+// all returns everything that ends by itself.
+func (x *State) all() []map[Scope]time.Time {
+	return []map[Scope]time.Time{x.until, x.settles, x.leaving, x.notJoined}
 }
 
 func copied(all map[Scope]time.Time) map[Scope]time.Time {
@@ -164,6 +174,12 @@ func (x *State) Unsettled(capacityType, instanceType, zone, group string) bool {
 // Recommended reports whether EC2 has recommended within the last hour to leave a pool.
 func (x *State) Recommended(capacityType, instanceType, zone string) bool {
 	_, yes := x.leaving[Scope{CapacityType: capacityType, InstanceType: instanceType, Zone: zone}]
+	return yes
+}
+
+// NotJoined reports whether an instance of the node class in a pool has failed to become a node within the last quarter of an hour.
+func (x *State) NotJoined(nodeClass, capacityType, instanceType, zone string) bool {
+	_, yes := x.notJoined[Scope{CapacityType: capacityType, InstanceType: instanceType, Zone: zone, nodeClass: nodeClass}]
 	return yes
 }
 

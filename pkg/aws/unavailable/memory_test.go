@@ -69,6 +69,33 @@ func TestSpotSettles(t *testing.T) {
 	at(53, false, false)
 }
 
+// An offering of which an instance has not become a node stays available, for all classes; the class does without it for a while if it can.
+func TestNotJoined(t *testing.T) {
+	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	changes := 0
+	e := New(c, 3*time.Minute, func() { changes++ })
+	spot := capacity.OfferKey{CapacityType: "spot", InstanceType: "m5.large", Zone: "a"}
+	e.NotJoined("team-a", spot)
+	at := func(seconds int64, want bool) {
+		t.Helper()
+		c.SetTime(time.Unix(seconds, 0))
+		e.Expire()
+		x := e.State()
+		if x.NotJoined("team-a", "spot", "m5.large", "a") != want {
+			t.Errorf("after %d s: not joined is %v", seconds, !want)
+		}
+		if x.NotJoined("team-b", "spot", "m5.large", "a") || x.NotJoined("team-a", "spot", "m5.large", "b") || x.Has("spot", "m5.large", "a", "") || x.Unsettled("spot", "m5.large", "a", "") {
+			t.Errorf("after %d s: others suffer, or it is unavailable: %+v", seconds, x)
+		}
+	}
+	at(0, true)
+	at(899, true)
+	at(900, false)
+	if changes != 1 {
+		t.Errorf("%d changes, want 1", changes)
+	}
+}
+
 // What EC2 recommends to leave stays available, and is less liked for an hour.
 func TestRebalanceRecommended(t *testing.T) {
 	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
