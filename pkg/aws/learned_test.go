@@ -213,3 +213,33 @@ func TestWhatKubeletsKeepIsLearned(t *testing.T) {
 		}
 	}
 }
+
+// A NodeOverlay promises huge pages. The first node of a type is planned without the memory that they take, and the ones after it, when the
+// kubelet has shown that it keeps this memory, are planned the same: it isn't subtracted twice.
+func TestHugePagesCountOnce(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	const pages = 2048 * mi
+	shown := func() (memory, huge int64) {
+		typ := *typeOf(w.types("default"), "m5.large")
+		typ.AddExtra(capacity.Resources{reported.HugePages2Mi: pages}) // as the overlay does
+		return typ.Allocatable["memory"], typ.Allocatable[reported.HugePages2Mi]
+	}
+	plain := typeOf(w.types("default"), "m5.large")
+	before, huge := shown()
+	if want := plain.Allocatable["memory"] - pages; before != want || huge != pages {
+		t.Fatalf("the first node is planned with %d MiB and %d MiB of huge pages, want %d and %d", before/mi, huge/mi, want/mi, pages/mi)
+	}
+	alloc := plain.Allocatable.Clone()
+	alloc["memory"], alloc[reported.HugePages2Mi] = before, pages
+	total := plain.Capacity.Clone()
+	total[reported.HugePages2Mi] = pages
+	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", NodeClassHash: w.classes.resolved("default").hash, InstanceType: "m5.large", ImageID: plain.Image,
+		Capacity: total, Allocatable: alloc})
+	if after, huge := shown(); before-after > 17*mi || after > before || huge != pages { // a margin of 16 MiB
+		t.Errorf("after the first node %d MiB and %d MiB of huge pages are planned, before it %d MiB", after/mi, huge/mi, before/mi)
+	}
+	if got := typeOf(w.types("default"), "m5.large").Allocatable[reported.HugePages2Mi]; got != pages {
+		t.Errorf("without the overlay %d MiB of huge pages are planned, want those of the first node", got/mi)
+	}
+}

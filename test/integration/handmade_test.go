@@ -147,8 +147,27 @@ func TestClaimMadeByHand(t *testing.T) {
 		t.Errorf("%d launches", n)
 	}
 
-	// One with dedicated tenancy, which no pool requires.
-	e.apply(strings.Replace(handmade, "  taints:", "    - {key: karpenter.k8s.aws/instance-tenancy, operator: In, values: [dedicated]}\n  taints:", 1))
+	// One with dedicated tenancy, which no pool requires, and with a startup taint: it is initialized when an agent has removed that.
+	e.apply(strings.Replace(handmade, "  taints:", "    - {key: karpenter.k8s.aws/instance-tenancy, operator: In, values: [dedicated]}\n  startupTaints: [{key: agent, effect: NoSchedule}]\n  taints:", 1))
+	c = e.claim("mine", "held up by its startup taint", func(c *karpv1.NodeClaim) bool {
+		return c.StatusConditions().Get(karpv1.ConditionTypeInitialized).Reason == "StartupTaintsExist"
+	})
+	var started corev1.Node
+	if err := e.api.Get(e.ctx, client.ObjectKey{Name: c.Status.NodeName}, &started); err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for _, taint := range started.Spec.Taints {
+		keys[taint.Key] = true
+	}
+	if !keys["team"] || !keys["agent"] || started.Labels["team"] != "a" {
+		t.Errorf("node %s: labels %v, taints %v", started.Name, started.Labels, started.Spec.Taints)
+	}
+	before := started.DeepCopy()
+	started.Spec.Taints = slices.DeleteFunc(started.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "agent" })
+	if err := e.api.Patch(e.ctx, &started, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
 	c = e.claim("mine", "initialized", initialized)
 	if in := e.sim.Live(); len(in) != 1 || in[0].Placement.Tenancy != "dedicated" {
 		t.Errorf("instances %+v, want one of dedicated tenancy", in)

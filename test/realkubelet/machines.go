@@ -78,7 +78,7 @@ func (k *Machines) Boot(m ec2.Machine) {
 
 // boot starts the instance's kubelet according to its plan, unless off is closed before.
 func (k *Machines) boot(m *ec2.Machine, off <-chan struct{}) error {
-	shape, err := kubelet.ShapeOf(m)
+	shape, err := kubelet.ShapeOf(m, nil)
 	if err != nil {
 		return fmt.Errorf("the machine %s can't come up: %w", m.ID, err)
 	}

@@ -164,7 +164,7 @@ func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	}
 	out := &check.Evidence{
 		Events: events, Instances: sim.Instances(), Zones: sim.Zones(), Region: sim.Region(), Limits: limits(r.w), Misfits: r.w.Misfits, Gangs: r.w.Gangs, Unsettled: unsettled,
-		Spare: r.w.Chunks * (1 + len(r.w.Bursts)),
+		Spare: r.w.Chunks * (1 + len(r.w.Bursts)), Overhead: func(string, string) float64 { return r.w.MemoryOverhead },
 	}
 	if unsettled == "" {
 		if out.Lacking, err = r.lacking(ctx); err != nil {
@@ -232,6 +232,7 @@ func (r *run) startScheduler(ctx context.Context, sim *ec2.Sim) error {
 	}
 	cfg["leaderElection"] = map[string]any{"leaderElect": false}                                                   // don't wait for the lease of the previous world
 	cfg.SetProvisionArgs(map[string]any{"clusterName": sim.Cluster(), "region": sim.Region(), "clusterCIDR": nil}) // EKS is asked for it
+	cfg.SetProvisionArgs(map[string]any{"vmMemoryOverheadPercent": r.w.MemoryOverhead})
 	cfg.SetProvisionArgs(r.options.Args)
 	if len(r.w.Gangs) > 0 {
 		cfg.EnableGangs()

@@ -256,6 +256,12 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64, kept reported.Kept) (
 			capac[name] = n
 		}
 	}
+	// Huge pages are a part of what the kubelet keeps of the memory. Where a NodeOverlay promises them, too, it counts them once.
+	for name, bytes := range map[corev1.ResourceName]int64{reported.HugePages2Mi: kept.HugePages2Mi, reported.HugePages1Gi: kept.HugePages1Gi} {
+		if bytes = min(bytes, kept.Memory, int64(mostKept*float64(capac[corev1.ResourceMemory]))); bytes > 0 {
+			capac[name] = bytes
+		}
+	}
 	alloc = capac.Clone()
 	alloc.Sub(s.KubeReserved(h, capac[corev1.ResourcePods]))
 	alloc.Sub(s.systemReserved)

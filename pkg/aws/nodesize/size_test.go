@@ -313,6 +313,7 @@ func TestWhatKubeletsKeep(t *testing.T) {
 		{"nothing is known", bootstrap.AL2023, reported.Kept{}, 1930, 6903, 29},
 		{"as computed", bootstrap.AL2023, reported.Kept{CPU: 70, Memory: 674 * mi, Pods: 29}, 1930, 6903, 29},
 		{"more than computed", bootstrap.AL2023, reported.Kept{CPU: 570, Memory: 1024 * mi, Pods: 20}, 1430, 6553, 20},
+		{"huge pages", bootstrap.AL2023, reported.Kept{CPU: 70, Memory: (674 + 2048) * mi, Pods: 29, HugePages2Mi: 2048 * mi}, 1930, 4855, 29},
 		{"less than computed", bootstrap.AL2023, reported.Kept{CPU: 10, Memory: 100 * mi, Pods: 58}, 1930, 6903, 29},
 		{"nearly all", bootstrap.AL2023, reported.Kept{CPU: 1990, Memory: 7500 * mi, Pods: 29}, 500, 1894, 29},
 		{"a script, before the first node", bootstrap.Custom, reported.Kept{}, 1930, 6903, 29},
@@ -323,6 +324,9 @@ func TestWhatKubeletsKeep(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, alloc, _ := s.Size(fixtures.M5Large, 0, tt.kept)
+		if pages := alloc[reported.HugePages2Mi]; pages != tt.kept.HugePages2Mi {
+			t.Errorf("%s: %d bytes of huge pages, want %d", tt.name, pages, tt.kept.HugePages2Mi)
+		}
 		if diff := cmp.Diff([]int64{tt.cpu, tt.memory, tt.pods}, []int64{alloc["cpu"], alloc["memory"] / mi, alloc["pods"]}); diff != "" {
 			t.Errorf("%s: CPU, memory and pods (-want +got):\n%s", tt.name, diff)
 		}

@@ -40,11 +40,21 @@ type Kept struct {
 	Memory  int64 `json:"memory"`            // bytes, with huge pages
 	Storage int64 `json:"ephemeral-storage"` // bytes
 	Pods    int64 `json:"pods"`              // taken, not kept
+	// HugePages2Mi and HugePages1Gi are the bytes of Memory that pods get as huge pages.
+	HugePages2Mi int64 `json:"hugepages-2Mi,omitempty"`
+	HugePages1Gi int64 `json:"hugepages-1Gi,omitempty"`
 }
 
-// Most returns the larger of what is kept, and the smaller number of pods.
+// Names of the huge pages that EC2's instance types have.
+const (
+	HugePages2Mi corev1.ResourceName = corev1.ResourceHugePagesPrefix + "2Mi"
+	HugePages1Gi corev1.ResourceName = corev1.ResourceHugePagesPrefix + "1Gi"
+)
+
+// Most returns the larger of what is kept, and the smaller of what pods get.
 func (k Kept) Most(o Kept) Kept {
-	return Kept{CPU: max(k.CPU, o.CPU), Memory: max(k.Memory, o.Memory), Storage: max(k.Storage, o.Storage), Pods: min(k.Pods, o.Pods)}
+	return Kept{CPU: max(k.CPU, o.CPU), Memory: max(k.Memory, o.Memory), Storage: max(k.Storage, o.Storage), Pods: min(k.Pods, o.Pods),
+		HugePages2Mi: min(k.HugePages2Mi, o.HugePages2Mi), HugePages1Gi: min(k.HugePages1Gi, o.HugePages1Gi)}
 }
 
 // Snapshot is what is known at one time. It is never changed.
@@ -178,7 +188,7 @@ func keptBy(n Node) Kept {
 	up := func(bytes int64) int64 { return max(0, bytes+mi-1) / mi * mi }
 	less := func(name corev1.ResourceName) int64 { return n.Capacity[name] - n.Allocatable[name] }
 	return Kept{CPU: max(0, less(corev1.ResourceCPU)), Memory: up(less(corev1.ResourceMemory)), Storage: up(less(corev1.ResourceEphemeralStorage)),
-		Pods: n.Allocatable[corev1.ResourcePods]}
+		Pods: n.Allocatable[corev1.ResourcePods], HugePages2Mi: n.Allocatable[HugePages2Mi], HugePages1Gi: n.Allocatable[HugePages1Gi]}
 }
 
 // last returns the last few of all with one more.

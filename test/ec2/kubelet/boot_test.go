@@ -108,21 +108,29 @@ func TestWhatANodeHasToGive(t *testing.T) {
 	for name, tc := range map[string]struct {
 		typ      string
 		settings settings
+		overhead Overhead
 		want     map[corev1.ResourceName]string
 	}{
 		// 8192 MiB less 100 MiB and 2.5 % is 7887 MiB; reserved are 255 + 11 x 29 and 100 MiB.
-		"m5.large": {"m5.large", settings{}, map[corev1.ResourceName]string{"cpu": "1930m", "memory": "7213Mi", "pods": "29", "ephemeral-storage": "17Gi"}},
+		"m5.large": {"m5.large", settings{}, nil, map[corev1.ResourceName]string{"cpu": "1930m", "memory": "7213Mi", "pods": "29", "ephemeral-storage": "17Gi"}},
 		"with limits of its own": {"m5.large", settings{maxPods: 10, kubeReserved: map[string]string{"memory": "1Gi"}, systemReserved: map[string]string{"cpu": "70m"},
-			evictionHard: map[string]string{"memory.available": "0%"}}, map[corev1.ResourceName]string{"cpu": "1860m", "memory": "6863Mi", "pods": "10", "ephemeral-storage": "17Gi"}},
+			evictionHard: map[string]string{"memory.available": "0%"}}, nil, map[corev1.ResourceName]string{"cpu": "1860m", "memory": "6863Mi", "pods": "10", "ephemeral-storage": "17Gi"}},
 		// 300 GB less 10 % and 1 GiB.
-		"disks of its own":                  {"m5d.2xlarge", settings{localDisks: true}, map[corev1.ResourceName]string{"ephemeral-storage": "250Gi"}},
-		"disks of its own that nobody uses": {"m5d.2xlarge", settings{}, map[corev1.ResourceName]string{"ephemeral-storage": "17Gi"}},
-		"no disks of its own":               {"m5.large", settings{localDisks: true}, map[corev1.ResourceName]string{"ephemeral-storage": "17Gi"}},
-		"a small one":                       {"t3.small", settings{}, map[corev1.ResourceName]string{"cpu": "1930m", "memory": "1428Mi", "pods": "11", "ephemeral-storage": "17Gi"}},
+		"disks of its own":                  {"m5d.2xlarge", settings{localDisks: true}, nil, map[corev1.ResourceName]string{"ephemeral-storage": "250Gi"}},
+		"disks of its own that nobody uses": {"m5d.2xlarge", settings{}, nil, map[corev1.ResourceName]string{"ephemeral-storage": "17Gi"}},
+		"no disks of its own":               {"m5.large", settings{localDisks: true}, nil, map[corev1.ResourceName]string{"ephemeral-storage": "17Gi"}},
+		// 8192 MiB less an eighth is 7168 MiB; reserved as above.
+		"a kernel that keeps much": {"m5.large", settings{}, func(instanceType, image string) float64 {
+			if instanceType != "m5.large" || image != "ami-1" {
+				return 0
+			}
+			return 0.125
+		}, map[corev1.ResourceName]string{"memory": "6494Mi"}},
+		"a small one": {"t3.small", settings{}, nil, map[corev1.ResourceName]string{"cpu": "1930m", "memory": "1428Mi", "pods": "11", "ephemeral-storage": "17Gi"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := ec2.Machine{Type: catalog.Builtin().Type(tc.typ), RootGiB: 20}
-			s, err := shapeOf(&m, &tc.settings)
+			m := ec2.Machine{Type: catalog.Builtin().Type(tc.typ), RootGiB: 20, ImageID: "ami-1"}
+			s, err := shapeOf(&m, &tc.settings, tc.overhead)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,8 +151,25 @@ func TestWhatANodeHasToGive(t *testing.T) {
 		})
 	}
 	for _, bad := range []settings{{kubeReserved: map[string]string{"cpu": "much"}}, {evictionHard: map[string]string{"memory.available": "a%"}}} {
-		if _, err := shapeOf(&ec2.Machine{Type: catalog.Builtin().Type("m5.large"), RootGiB: 20}, &bad); err == nil {
+		if _, err := shapeOf(&ec2.Machine{Type: catalog.Builtin().Type("m5.large"), RootGiB: 20}, &bad, nil); err == nil {
 			t.Errorf("%+v gave no error", bad)
+		}
+	}
+}
+
+// What is drawn depends on type, image and seed, and on nothing else.
+func TestDrawnOverhead(t *testing.T) {
+	const least, most = 0.01, 0.12
+	seen := map[float64]bool{}
+	for seed := range uint64(2) {
+		for _, typ := range []string{"m5.large", "c5.large"} {
+			for _, image := range []string{"ami-1", "ami-2"} {
+				share := DrawnOverhead(seed, least, most)(typ, image)
+				if again := DrawnOverhead(seed, least, most)(typ, image); share != again || share < least || share > most || seen[share] {
+					t.Errorf("%d, %s, %s: %v, and %v the next time; seen %v", seed, typ, image, share, again, seen)
+				}
+				seen[share] = true
+			}
 		}
 	}
 }

@@ -26,6 +26,8 @@ type Config struct {
 	Boot  Boot
 	// Fate returns what is special about an instance; it is called at each boot. Nil: no instance is special.
 	Fate func(ec2.Machine) Fate
+	// Overhead is what the machines' firmware and kernel keep of their memory; nil: the usual.
+	Overhead Overhead
 	// Version is the version that nodes report, default v1.36.4.
 	Version string
 	// DeclaredFeatures are the features that nodes report; nil: the Node's existing ones are left alone.

@@ -197,7 +197,7 @@ func (k *Kubelets) Boot(m ec2.Machine) {
 	n := &node{machine: m, name: m.PrivateDNSName, pods: map[podUID]*podState{}}
 	var err error
 	if n.settings, err = readUserData(m.UserData); err == nil {
-		n.shape, err = shapeOf(&m, n.settings)
+		n.shape, err = shapeOf(&m, n.settings, k.cfg.Overhead)
 	}
 	if err != nil {
 		log.Error(err, "This machine can't come up: its user data is wrong", "instance", m.ID)

@@ -25,7 +25,7 @@ type shape struct {
 }
 
 // shapeOf computes what the kubelet finds on the instance and what it reserves: as in the EKS images, unless user data overrides it.
-func shapeOf(m *ec2.Machine, s *settings) (*shape, error) {
+func shapeOf(m *ec2.Machine, s *settings, overhead Overhead) (*shape, error) {
 	t := m.Type
 	pods := s.maxPods
 	if pods == 0 {
@@ -36,7 +36,7 @@ func shapeOf(m *ec2.Machine, s *settings) (*shape, error) {
 		disk = t.LocalNVMeGB * 1e9
 	}
 	capacity := map[corev1.ResourceName]int64{ // cpu in milli
-		corev1.ResourceCPU: int64(t.VCPUs) * 1000, corev1.ResourceMemory: usableMemory(t), corev1.ResourcePods: pods, corev1.ResourceEphemeralStorage: disk,
+		corev1.ResourceCPU: int64(t.VCPUs) * 1000, corev1.ResourceMemory: usableMemory(m, overhead), corev1.ResourcePods: pods, corev1.ResourceEphemeralStorage: disk,
 	}
 	kept := map[corev1.ResourceName]int64{}
 	reserved := s.kubeReserved
@@ -123,10 +123,13 @@ func threshold(v string, capacity int64) (int64, error) {
 	return q.Value(), nil
 }
 
-// usableMemory returns what Linux sees of the memory that EC2 advertises: firmware and kernel take some 100 MiB and 2.5 %, on small
-// instances at most 7 %.
-func usableMemory(t *catalog.Type) int64 {
-	advertised := t.MemoryMiB * mib
+// usableMemory returns what Linux sees of the memory that EC2 advertises. Where nothing else is said, firmware and kernel take some 100 MiB and
+// 2.5 %, on small instances at most 7 %.
+func usableMemory(m *ec2.Machine, overhead Overhead) int64 {
+	advertised := m.Type.MemoryMiB * mib
+	if overhead != nil {
+		return advertised - int64(float64(advertised)*overhead(m.Type.Name, m.ImageID))
+	}
 	return advertised - min(100*mib+advertised/40, advertised*7/100)
 }
 

@@ -21,12 +21,12 @@ type Shape struct {
 }
 
 // ShapeOf reads the instance's user data. An error means that the instance would not boot.
-func ShapeOf(m *ec2.Machine) (*Shape, error) {
+func ShapeOf(m *ec2.Machine, overhead Overhead) (*Shape, error) {
 	s, err := readUserData(m.UserData)
 	if err != nil {
 		return nil, fmt.Errorf("reading user data: %w", err)
 	}
-	sh, err := shapeOf(m, s)
+	sh, err := shapeOf(m, s, overhead)
 	if err != nil {
 		return nil, err
 	}

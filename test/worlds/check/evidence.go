@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/kubelet"
 	"github.com/dovetail-scheduler/dovetail/test/record"
 )
 
@@ -20,6 +21,8 @@ type Evidence struct {
 	Zones     []string
 	// Limits are the instance types that may have run out of capacity.
 	Limits map[string]bool
+	// Overhead is how much of a machine's memory the scheduler may take to be the system's before it has seen one.
+	Overhead kubelet.Overhead
 	// Misfits are applications that no instance type can run.
 	Misfits map[string]bool
 	// Gangs is how many pods of a group must run for any of them to run, by the group's name.

@@ -41,7 +41,7 @@ func offered(e *Evidence, pools []*karpv1.NodePool, sets []*appsv1.DaemonSet) []
 					if !t.OfferedIn(zone) || !t.Sells(capacityType) {
 						continue
 					}
-					if n := nodeOf(t, pool, e.Region, zone, capacityType); n != nil && allows(pool, n) {
+					if n := nodeOf(t, pool, e.Region, zone, capacityType, e.Overhead); n != nil && allows(pool, n) {
 						out = append(out, machine{n, daemonsOf(n, sets)})
 					}
 				}
@@ -52,9 +52,9 @@ func offered(e *Evidence, pools []*karpv1.NodePool, sets []*appsv1.DaemonSet) []
 }
 
 // nodeOf returns the node as it would be when it is initialized; nil if the simulator couldn't boot it.
-func nodeOf(t *catalog.Type, pool *karpv1.NodePool, region, zone, capacityType string) *corev1.Node {
+func nodeOf(t *catalog.Type, pool *karpv1.NodePool, region, zone, capacityType string, overhead kubelet.Overhead) *corev1.Node {
 	m := &ec2.Machine{ID: "i-offered", Type: t, Region: region, Zone: zone, RootGiB: 20}
-	s, err := kubelet.ShapeOf(m)
+	s, err := kubelet.ShapeOf(m, overhead)
 	if err != nil {
 		return nil
 	}

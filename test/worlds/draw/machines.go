@@ -25,6 +25,13 @@ func (g *generator) machines() {
 		Seed: g.w.Seed, Speed: 20, Boot: kubelet.Boot{Median: median, P95: time.Duration(float64(median) * (1.2 + 2*g.Float64()))},
 	}
 	g.tell("boot %v", median.Round(time.Second))
+	// What is drawn for each type must not change what is drawn after it. Half of the worlds have the scheduler's default, 7.5 %.
+	g.w.MemoryOverhead = 0.075
+	if g.w.Seed%2 == 0 {
+		g.w.MemoryOverhead = 0.12
+	}
+	g.w.Kubelet.Overhead = kubelet.DrawnOverhead(g.w.Seed, 0.01, g.w.MemoryOverhead)
+	g.tell("memory overhead up to %.1f %%", 100*g.w.MemoryOverhead)
 	if !g.maybe(0.6) {
 		return
 	}

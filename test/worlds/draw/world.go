@@ -36,6 +36,8 @@ type World struct {
 	EC2     ec2.Config
 	Kubelet kubelet.Config
 	Limits  []Limit
+	// MemoryOverhead is the scheduler's vmMemoryOverheadPercent: no machine of the world keeps more of its memory.
+	MemoryOverhead float64
 	// StartupTaint is the key of the taint that an agent removes from each node some time after it is Ready; empty: there is none.
 	StartupTaint string
 	// Misfits are applications (by label app) whose pods no instance type can run.

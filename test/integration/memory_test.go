@@ -1,0 +1,69 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-scheduler/dovetail/test/cluster"
+)
+
+// Machines keep more of their memory than vmMemoryOverheadPercent says. The first node of the type is planned too large, and its kubelet rejects
+// a pod, which its ReplicaSet replaces. From then on nodes of the type are planned as they are: no kubelet rejects a pod.
+func TestMemoryOverheadIsLearned(t *testing.T) {
+	t.Parallel()
+	e := start(t, func(s *setting) {
+		s.boots.Overhead = func(string, string) float64 { return 0.12 }
+	})
+	replicaSets(t, e.c.AdminConfig(), 100)
+	e.apply(nodeClass, strings.Replace(nodePool, "{key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}", "{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}", 1))
+	rejected := func() (n int) {
+		for _, p := range e.podsIn("default") {
+			if p.Status.Phase == corev1.PodFailed && p.Status.Reason == "OutOfmemory" {
+				n++
+			}
+		}
+		return n
+	}
+	run := func(app string, n int) {
+		e.create(replicas(app, int32(n), "100m", "3300Mi"))
+		if _, err := cluster.Until(e.wait(), e.api, &corev1.PodList{}, func(pods []*corev1.Pod) (bool, string, error) {
+			running := 0
+			for _, p := range pods {
+				if cluster.Running(p) {
+					running++
+				}
+			}
+			return running == n, fmt.Sprintf("%d pods of %s to run, %d do", n, app, running), nil
+		}, client.MatchingLabels{"app": app}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An m5.large has 6.7 GiB for pods as planned, and 6.4 GiB in truth.
+	run("one", 2)
+	first := rejected()
+	if first == 0 {
+		t.Error("no pod was rejected: the test holds for nothing")
+	}
+	run("two", 3)
+	if n := rejected() - first; n > 0 {
+		t.Errorf("%d pods were rejected after the first node has shown what it has", n)
+	}
+	nodes := e.nodes()
+	late := 0
+	for _, c := range e.claims() {
+		n := nodes[c.Status.NodeName]
+		if n == nil {
+			continue
+		}
+		if n.Status.Allocatable.Memory().Cmp(*c.Status.Allocatable.Memory()) >= 0 {
+			late++
+		}
+	}
+	if late < 3 {
+		t.Errorf("only %d claims promise no more than their nodes have", late)
+	}
+}
