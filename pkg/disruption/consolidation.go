@@ -11,6 +11,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/pdb"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
@@ -76,7 +77,7 @@ type asking struct {
 	templates map[string]string
 }
 
-func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminations *terminations, replacements *replacements, unhealthy *unhealthy,
+func newConsolidations(cfg *Config, bound nodepods.Reader, cordons *cordons, terminations *terminations, replacements *replacements, unhealthy *unhealthy,
 	rollOuts *rollOuts, surges *surge.Requests) *consolidations {
 	settings := annotations.NewReader(cfg.Recorder)
 	c := &consolidations{planner: cfg.Consolidation, clock: cfg.Clock, dryRun: cfg.DryRun, policies: &policies{settings}, terminations: terminations, rollOuts: rollOuts}
@@ -91,7 +92,7 @@ func newConsolidations(cfg *Config, bound nodePods, cordons *cordons, terminatio
 	rules := &podRules{successor: cfg.Class, ours: cfg.Ours, namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
 		budgets: pdb.New(cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()), settings: settings, surges: surges, known: map[*corev1.Pod]*knownPod{}}
 	c.moves.rules = rules
-	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.pods, cfg.Nodes, cfg.Needed}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts, settings: settings}
+	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.Pods, cfg.Nodes, cfg.Needed}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts, settings: settings}
 	return c
 }
 

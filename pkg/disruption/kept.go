@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,17 +15,14 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/disruptionmetrics"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/kept"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
 )
 
-const (
-	// keptAtOnce is how many claims are annotated per pass at most.
-	keptAtOnce = 20
-	// keptEvery is how long an annotation stays at least; keptTextEvery likewise, if only numbers in it change.
-	keptEvery     = time.Minute
-	keptTextEvery = 15 * time.Minute
-)
+// keptAtOnce is how many claims are annotated per pass at most.
+const keptAtOnce = 20
 
 // keptNodes says why nodes are kept: by an annotation and events on their claims, and a metric. Only the goroutine that makes the passes
 // uses it.
@@ -41,10 +36,8 @@ type keptNodes struct {
 
 // keptNode is why a node is kept, and what was last written about it.
 type keptNode struct {
-	now     consolidation.Kept
-	silent  bool // the node is being disrupted: other events tell that
-	written time.Time
-	subject string
+	kept.Note
+	silent bool // the node is being disrupted: other events tell that
 }
 
 // record takes over why nodes are kept.
@@ -60,20 +53,20 @@ func (k *keptNodes) record(s *cluster, result *consolidation.Result, moves *move
 		if n == nil {
 			n = &keptNode{}
 		}
-		n.now = result.Kept[i]
+		n.Now = result.Kept[i]
 		n.silent = m.claim.DeletionTimestamp != nil || moves.has(m.uid()) || moves.replacements.begun[m.uid()] != nil
 		next[m.uid()] = n
-		numbers[[2]string{m.pool.Name, string(n.now.Kind)}]++
+		numbers[[2]string{m.pool.Name, string(n.Now.Kind)}]++
 	}
 	k.nodes = next
 	for series := range k.series {
 		if numbers[series] == 0 {
-			keptGauge.Delete(map[string]string{poolmetrics.Label: series[0], "kind": series[1]})
+			disruptionmetrics.Kept.Delete(map[string]string{poolmetrics.Label: series[0], "kind": series[1]})
 			delete(k.series, series)
 		}
 	}
 	for series, n := range numbers {
-		keptGauge.WithLabelValues(series[0], series[1]).Set(float64(n))
+		disruptionmetrics.Kept.WithLabelValues(series[0], series[1]).Set(float64(n))
 		k.series[series] = true
 	}
 }
@@ -88,8 +81,8 @@ func (k *keptNodes) write(ctx context.Context, s *cluster) {
 			continue
 		}
 		old := m.claim.Annotations[objects.AnnotationKept]
-		text := keptText(&n.now)
-		if !n.due(old, text, now) {
+		text := kept.Text(&n.Now)
+		if !n.Due(old, text, now) {
 			continue
 		}
 		left--
@@ -97,30 +90,11 @@ func (k *keptNodes) write(ctx context.Context, s *cluster) {
 			klog.FromContext(ctx).Error(err, "Could not write why a node is kept, will retry", "nodeClaim", m.claim.Name)
 			continue
 		}
-		n.written, n.subject = now, subjectOf(&n.now)
-		if kindOf(old) != string(n.now.Kind) {
-			k.recorder.Eventf(m.claim, nil, corev1.EventTypeNormal, reasonUnconsolidatable, "Disrupt", "The node is kept: %s", n.now.Text())
+		n.Wrote(now)
+		if kept.KindOf(old) != string(n.Now.Kind) {
+			k.recorder.Eventf(m.claim, nil, corev1.EventTypeNormal, reasonUnconsolidatable, "Disrupt", "The node is kept: %s", n.Now.Text())
 		}
 	}
-}
-
-// due reports whether a claim whose annotation is old is to be annotated with text.
-func (n *keptNode) due(old, text string, now time.Time) bool {
-	if old == text {
-		if n.subject == "" {
-			n.subject = subjectOf(&n.now)
-		}
-		return false
-	}
-	if n.written.IsZero() && old != "" && kindOf(old) == string(n.now.Kind) { // an earlier process wrote it: its subject isn't known
-		n.written, n.subject = now, subjectOf(&n.now)
-		return false
-	}
-	since := now.Sub(n.written)
-	if kindOf(old) != string(n.now.Kind) || n.subject != subjectOf(&n.now) {
-		return since >= keptEvery
-	}
-	return since >= keptTextEvery
 }
 
 // remove removes the annotation from a claim whose node is drained.
@@ -146,23 +120,4 @@ func (k *keptNodes) patch(ctx context.Context, claim *karpv1.NodeClaim, value *s
 		return fmt.Errorf("annotating NodeClaim %s: %w", claim.Name, err)
 	}
 	return nil
-}
-
-// keptText returns the annotation's value.
-func keptText(k *consolidation.Kept) string { return string(k.Kind) + ": " + k.Text() }
-
-// kindOf returns the kind that an annotation begins with.
-func kindOf(text string) string {
-	kind, _, _ := strings.Cut(text, ":")
-	return kind
-}
-
-// subjectOf returns what a reason is about, apart from numbers that change all the time: the pod, the name, and when it ends. When a busy
-// node will be quiet changes with each of its pods, so that doesn't count.
-func subjectOf(k *consolidation.Kept) string {
-	until := ""
-	if k.Kind != consolidation.NotQuiet && !k.Until.IsZero() {
-		until = k.Until.UTC().Format(time.RFC3339)
-	}
-	return k.Pod.Namespace + "/" + k.Pod.Name + " " + k.Name + " " + until
 }

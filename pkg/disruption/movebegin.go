@@ -46,7 +46,7 @@ func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) 
 	}
 	live, all := map[string][]*corev1.Pod{}, []*corev1.Pod(nil)
 	for _, src := range mv.sources {
-		bound, err := v.bound.live(ctx, src.node.Name)
+		bound, err := v.bound.Live(ctx, src.node.Name)
 		if err != nil {
 			return err, nil
 		}
@@ -79,7 +79,7 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 		return nil, err
 	}
 	for _, src := range mv.sources {
-		bound, err := v.bound.cached(src.node.Name)
+		bound, err := v.bound.Cached(src.node.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/disruptionmetrics"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 )
 
@@ -26,7 +28,7 @@ type moves struct {
 	price        func(*karpv1.NodeClaim) (dollarsPerHour float64, known bool)
 	cordons      *cordons
 	terminations *terminations
-	bound        nodePods
+	bound        nodepods.Reader
 	rules        *podRules
 	replacements *replacements
 	budgets      *moveBudgets
@@ -185,7 +187,7 @@ func (v *moves) advance(ctx context.Context, s *cluster, mv *move, now time.Time
 	case missing == nil:
 		v.count(mv, "begun")
 		for _, src := range mv.sources {
-			movedPods.WithLabelValues(src.pool.Name).Add(float64(src.pods))
+			disruptionmetrics.MovedPods.WithLabelValues(src.pool.Name).Add(float64(src.pods))
 		}
 		return v.drain(ctx, s, mv, now)
 	case mv.late(missing, now):
@@ -364,6 +366,6 @@ func (v *moves) drop(mv *move) {
 
 func (v *moves) count(mv *move, result string) {
 	if len(mv.sources) > 0 && mv.sources[0].pool != nil {
-		movesTotal.WithLabelValues(mv.sources[0].pool.Name, result).Inc()
+		disruptionmetrics.Moves.WithLabelValues(mv.sources[0].pool.Name, result).Inc()
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/kept"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -298,11 +299,11 @@ func TestKept(t *testing.T) {
 		{0, paying(0.5), "Paying: emptying it would save $1.0000/h; $0.5000 of $2.0000 have accrued that it costs to move its pods", 1},
 		{10 * time.Second, paying(0.6), "Paying: emptying it would save $1.0000/h; $0.5000 of $2.0000 have accrued that it costs to move its pods", 0},
 		{15 * time.Minute, paying(0.7), "Paying: emptying it would save $1.0000/h; $0.7000 of $2.0000 have accrued that it costs to move its pods", 0},
-		{keptEvery, full("x"), "Full: there is no other place for pod d/x", 1},
+		{kept.Every, full("x"), "Full: there is no other place for pod d/x", 1},
 		{10 * time.Second, full("y"), "Full: there is no other place for pod d/x", 0},
-		{keptEvery, full("y"), "Full: there is no other place for pod d/y", 0},
-		{keptEvery, quiet(time.Hour), "NotQuiet: pods came or went: consolidateAfter is over at 2026-03-01T13:00:00Z", 1},
-		{keptEvery, quiet(2 * time.Hour), "NotQuiet: pods came or went: consolidateAfter is over at 2026-03-01T13:00:00Z", 0},
+		{kept.Every, full("y"), "Full: there is no other place for pod d/y", 0},
+		{kept.Every, quiet(time.Hour), "NotQuiet: pods came or went: consolidateAfter is over at 2026-03-01T13:00:00Z", 1},
+		{kept.Every, quiet(2 * time.Hour), "NotQuiet: pods came or went: consolidateAfter is over at 2026-03-01T13:00:00Z", 0},
 	} {
 		w.clock.Step(step.after)
 		p.result = &consolidation.Result{Kept: []consolidation.Kept{step.kept}}

@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/kept"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -223,7 +224,7 @@ func TestNodesKeptForTheRight(t *testing.T) {
 			w.mustPass()
 			got := ""
 			if k := p.asked[0].Candidates[0].Blocked; k != nil {
-				got = keptText(k)
+				got = kept.Text(k)
 			}
 			if !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
 				t.Errorf("kept: %q, want %q", got, tc.want)

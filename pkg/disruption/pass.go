@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 )
 
@@ -42,7 +43,7 @@ func newPasses(cfg *Config, pods cache.Indexer, surges *surge.Requests) passes {
 		terminations: &terminations{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, brake: cfg.Brake, dryRun: cfg.DryRun, ending: cfg.Ending, causeKnown: cfg.CauseKnown,
 			deleted: map[string]bool{}, reported: map[string]time.Time{}},
 	}
-	bound := nodePods{cfg.Kube, pods}
+	bound := nodepods.Reader{Kube: cfg.Kube, Pods: pods}
 	p.replacements = &replacements{capacity: cfg.Replacements, cordons: p.cordons, terminations: p.terminations, pods: pods, recorder: cfg.Recorder,
 		begun: map[string]*replacedNode{}}
 	p.rollOuts = &rollOuts{objects: cfg.Claims, kind: cfg.NodeClass, bound: bound, recorder: cfg.Recorder, clock: cfg.Clock, dryRun: cfg.DryRun, pools: map[string]*rollOut{}}

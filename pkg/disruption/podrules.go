@@ -1,18 +1,13 @@
 package disruption
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
@@ -21,30 +16,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
-
-// nodePods finds the pods of a node.
-type nodePods struct {
-	kube kubernetes.Interface
-	pods cache.Indexer
-}
-
-// cached returns the pods that the informer knows. They are shared; the slice isn't.
-func (n nodePods) cached(node string) ([]*corev1.Pod, error) { return pods.OnNode(n.pods, node) }
-
-// live asks the API server.
-func (n nodePods) live(ctx context.Context, node string) ([]*corev1.Pod, error) {
-	list, err := n.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
-	}
-	out := make([]*corev1.Pod, 0, len(list.Items))
-	for i := range list.Items {
-		out = append(out, &list.Items[i])
-	}
-	return out, nil
-}
 
 // podRules says what pods mean for emptying their node on purpose: whether they can be recreated elsewhere, and whether they may be evicted.
 // What it works out from a pod alone it remembers as long as the pod is the same object.

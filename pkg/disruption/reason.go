@@ -6,6 +6,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/disruptionmetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 )
 
@@ -61,6 +62,6 @@ type decision struct {
 // count counts a node that Dovetail decided to end.
 func (d *decision) count() {
 	l := d.claim.Labels
-	decisions.WithLabelValues(l[karpv1.NodePoolLabelKey], d.reason).Inc()
+	disruptionmetrics.Decisions.WithLabelValues(l[karpv1.NodePoolLabelKey], d.reason).Inc()
 	karpentermetrics.Decided(karpentermetrics.Node{Pool: l[karpv1.NodePoolLabelKey], CapacityType: l[karpv1.CapacityTypeLabelKey]}, d.reason, d.replaced)
 }

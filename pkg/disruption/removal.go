@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
@@ -20,7 +21,7 @@ import (
 // removals terminates nodes that may be terminated, none of which has pods of its own. Only the goroutine that makes the passes uses it.
 type removals struct {
 	reasons      []reason
-	bound        nodePods
+	bound        nodepods.Reader
 	rules        *podRules // nil: PodDisruptionBudgets are left to the drain
 	cordons      *cordons
 	terminations *terminations
@@ -86,7 +87,7 @@ func (r *removals) due(s *cluster, reason reason) (due []*decision, soon time.Du
 			soon = nearer(soon, wait)
 			continue
 		}
-		bound, err := r.bound.cached(m.node.Name)
+		bound, err := r.bound.Cached(m.node.Name)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -148,7 +149,7 @@ func (r *removals) remove(ctx context.Context, d *decision) (ended bool, err err
 		return false, fmt.Errorf("tainting an empty node: %w", err)
 	}
 	now := r.clock.Now()
-	bound, err := r.bound.live(ctx, d.node.Name)
+	bound, err := r.bound.Live(ctx, d.node.Name)
 	if err != nil {
 		return false, err
 	}

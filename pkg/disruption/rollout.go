@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -50,7 +51,7 @@ const (
 type rollOuts struct {
 	objects  client.Client // reads from a cache
 	kind     *cloudprovider.NodeClassKind
-	bound    nodePods
+	bound    nodepods.Reader
 	recorder events.EventRecorder
 	clock    clock.Clock
 	dryRun   bool
@@ -275,7 +276,7 @@ func (r *rollOuts) serves(m *candidate, now time.Time) (bool, error) {
 	if m.pool.Spec.Replicas != nil {
 		return now.Sub(up.LastTransitionTime.Time) >= provedAfter, nil
 	}
-	bound, err := r.bound.cached(m.node.Name)
+	bound, err := r.bound.Cached(m.node.Name)
 	return err == nil && slices.ContainsFunc(bound, func(p *corev1.Pod) bool {
 		since := readySince(p)
 		return !pods.Daemon(p) && !pods.Mirror(p) && metav1.GetControllerOfNoCopy(p) != nil && !since.IsZero() && now.Sub(since) >= provedAfter

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
 )
 
 // spares replaces the drifted nodes of static pools, one after the other. Nothing is planned: pkg/staticpool launches one node more than the pool
@@ -30,7 +31,7 @@ import (
 type spares struct {
 	rollOuts     *rollOuts
 	terminations *terminations
-	bound        nodePods
+	bound        nodepods.Reader
 	rules        *podRules // nil: PodDisruptionBudgets are left to the drain
 	recorder     events.EventRecorder
 	clock        clock.Clock
@@ -182,7 +183,7 @@ func (p *spares) first(drifted []*decision, now time.Time) (*decision, error) {
 		if d.node == nil || d.node.DeletionTimestamp != nil {
 			continue
 		}
-		bound, err := p.bound.cached(d.node.Name)
+		bound, err := p.bound.Cached(d.node.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -144,8 +144,8 @@ func TestNoSpare(t *testing.T) {
 	}
 }
 
-// pending returns a static world with a spare that has just been initialized.
-func pending(t *testing.T, change ...func(*karpv1.NodePool)) *world {
+// withSpare returns a static world with a spare that has just been initialized.
+func withSpare(t *testing.T, change ...func(*karpv1.NodePool)) *world {
 	t.Helper()
 	w := static(t, change...)
 	w.mustPass()
@@ -159,7 +159,7 @@ func pending(t *testing.T, change ...func(*karpv1.NodePool)) *world {
 
 // A spare that was launched stays as long as a drifted node is to be replaced, whatever keeps that node for a while: otherwise it would be ended, and
 // launched again.
-func TestSpareStaysWhileSomethingIsInTheWay(t *testing.T) {
+func TestSpareStaysWhileADriftedNodeIsKept(t *testing.T) {
 	for name, tc := range map[string]struct{ block, open func(w *world) }{
 		"a budget of pods": {
 			block: func(w *world) { w.pdb("pdb") },
@@ -197,7 +197,7 @@ func TestSpareStaysWhileSomethingIsInTheWay(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := pending(t)
+			w := withSpare(t)
 			w.c.passes.terminations.brake = brake.New(1)
 			tc.block(w)
 			w.clock.Step(provedAfter)
@@ -234,7 +234,7 @@ func TestSpareThatIsNotSeenYet(t *testing.T) {
 
 // After a change of the leader nothing is known of spares until the first pass; then one that is there stays, whatever keeps the drifted nodes.
 func TestSpareOfAnotherLeader(t *testing.T) {
-	w := pending(t)
+	w := withSpare(t)
 	w.pdb("pdb")
 	w.c.passes = newPasses(&w.cfg, w.c.pods.GetIndexer(), w.c.surges)
 	if _, known := w.c.Spare("default"); known {
@@ -253,7 +253,7 @@ func TestSpareOfAnotherLeader(t *testing.T) {
 func TestSpareWhenTheDeletionFails(t *testing.T) {
 	for name, lost := range map[string]bool{"it has failed": false, "the answer was lost": true} {
 		t.Run(name, func(t *testing.T) {
-			w := pending(t)
+			w := withSpare(t)
 			w.loseDelete, w.failDelete = lost, !lost
 			w.clock.Step(provedAfter)
 			if _, err := w.pass(); err == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/rebalance"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -18,7 +19,7 @@ import (
 
 // usedNodes turns managed nodes into candidates for consolidation.
 type usedNodes struct {
-	bound     nodePods
+	bound     nodepods.Reader
 	emptiness emptiness
 	rules     *podRules
 	price     func(*karpv1.NodeClaim) (dollarsPerHour float64, known bool)
@@ -41,7 +42,7 @@ func (u *usedNodes) all(s *cluster, occupied func(*candidate, time.Time) *consol
 		if m.node == nil || m.pool == nil {
 			continue
 		}
-		bound, err := u.bound.cached(m.node.Name)
+		bound, err := u.bound.Cached(m.node.Name)
 		if err != nil {
 			return nil, err
 		}
