@@ -159,7 +159,7 @@ func withSpare(t *testing.T, change ...func(*karpv1.NodePool)) *world {
 
 // A spare that was launched stays as long as a drifted node is to be replaced, whatever keeps that node for a while: otherwise it would be ended, and
 // launched again.
-func TestSpareStaysWhileADriftedNodeIsKept(t *testing.T) {
+func TestSpareIsNotLaunchedTwice(t *testing.T) {
 	for name, tc := range map[string]struct{ block, open func(w *world) }{
 		"a budget of pods": {
 			block: func(w *world) { w.pdb("pdb") },
