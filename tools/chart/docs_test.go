@@ -17,6 +17,8 @@ var variables = strings.NewReplacer("$CLUSTER", "blue", "$REGION", "us-west-2", 
 
 var (
 	helmCommand = regexp.MustCompile(`(?m)^ +helm upgrade --install (\S+) bin/(\S+)-([0-9.]+)\.tgz ((?:.*\\\n)*.*)$`)
+	valuesFile  = regexp.MustCompile(`(?ms)^( +)cat <<END > (\S+)\n(.*?)^ +END$`)
+	valuesFlag  = regexp.MustCompile(`--values (\S+)`)
 	setFlag     = regexp.MustCompile(`--set (?:'([^']*)'|"([^"]*)"|([^\s` + "`" + `)]+))`)
 )
 
@@ -25,6 +27,20 @@ func setsOf(text string) (sets []string) {
 		sets = append(sets, variables.Replace(m[1]+m[2]+m[3]))
 	}
 	return sets
+}
+
+// filesOf writes the values files that a page tells its readers to write, and returns where they are, by the page's name for them.
+func filesOf(t *testing.T, page string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, m := range valuesFile.FindAllStringSubmatch(page, -1) {
+		text := regexp.MustCompile("(?m)^"+m[1]).ReplaceAllString(m[3], "")
+		out[m[2]] = filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(out[m[2]], []byte(variables.Replace(text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
 }
 
 // The commands of docs/install.md install charts that exist, with values that they have, and everything that the page says of them is there.
@@ -41,7 +57,7 @@ func TestDocumentedCommands(t *testing.T) {
 	if len(commands) != 3 {
 		t.Errorf("%d helm commands, want 3: definitions, beside the scheduler, in its place", len(commands))
 	}
-	inCommands := map[string]bool{}
+	inCommands, written := map[string]bool{}, filesOf(t, string(page))
 	for _, command := range commands {
 		name, chart, version, rest := command[1], command[2], command[3], command[4]
 		if name != chart || !strings.Contains(rest, "--namespace kube-system") {
@@ -51,7 +67,14 @@ func TestDocumentedCommands(t *testing.T) {
 		for _, s := range sets {
 			inCommands[s] = true
 		}
-		values, err := readValues(nil, sets)
+		var given []string
+		for _, m := range valuesFlag.FindAllStringSubmatch(rest, -1) {
+			if written[m[1]] == "" {
+				t.Errorf("%s: the page doesn't say what is in %s", command[0], m[1])
+			}
+			given = append(given, written[m[1]])
+		}
+		values, err := readValues(given, sets)
 		if err != nil {
 			t.Fatal(err)
 		}
