@@ -88,6 +88,11 @@ func (w *world) getProducts(r *Request) (any, error) {
 	if err := r.decode(&in); err != nil {
 		return nil, err
 	}
+	for _, partition := range []string{"us-gov-", "us-iso", "eu-iso", "eusc-"} {
+		if strings.HasPrefix(w.cfg.Region, partition) {
+			return nil, failf("UnrecognizedClientException", "The security token included in the request is invalid.") // no endpoint takes credentials of the partition
+		}
+	}
 	n := 100
 	if in.MaxResults != nil {
 		n = *in.MaxResults

@@ -167,7 +167,7 @@ func (r *run) sensible(n *node, candidates []int, like *catalog.Compatibility, n
 	if !c.Special.Has(n.candidate) {
 		candidates = slices.DeleteFunc(slices.Clone(candidates), c.Special.Has)
 	}
-	if !c.Candidates[n.candidate].Offer.NotJoined {
+	if c.Surcharged && !c.Candidates[n.candidate].Offer.NotJoined {
 		candidates = slices.DeleteFunc(slices.Clone(candidates), func(b int) bool { return c.Candidates[b].Offer.NotJoined })
 	}
 	if len(candidates) == 0 || c.Candidates[n.candidate].Offer.CapacityType != capacity.CapacityTypeSpot {
