@@ -3,6 +3,7 @@ package disruption
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,10 +70,5 @@ func (k *cordons) clearStale(ctx context.Context, s *cluster, inUse func(*candid
 }
 
 func disrupted(n *corev1.Node) bool {
-	for i := range n.Spec.Taints {
-		if n.Spec.Taints[i].Key == karpv1.DisruptedTaintKey {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.DisruptedTaintKey })
 }
