@@ -45,7 +45,7 @@ func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) {
 	if vol.Problem != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotPlannable, vol.Problem)
 	}
-	requests, err := podRequests(pod)
+	requests, err := RequestsOf(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func Unplannable(pod *corev1.Pod, why error) *Class {
 	}
 }
 
-// podRequests returns the requests as kube-scheduler counts them, and one "pods". It leaves out zero requests.
-func podRequests(pod *corev1.Pod) (Resources, error) {
+// RequestsOf returns the requests as kube-scheduler counts them, and one "pods". It leaves out zero requests.
+func RequestsOf(pod *corev1.Pod) (Resources, error) {
 	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
