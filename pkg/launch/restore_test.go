@@ -101,7 +101,7 @@ func TestReservationsOnANodeThatWasInitializedJustNowAreRecorded(t *testing.T) {
 
 // As long as it is not known whether an earlier leader's call launched anything, a claim that no pod needs stays in the ledger: its kubelet may
 // have registered, and pods may be planned on it.
-func TestClaimStaysInTheLedgerWhileItsLaunchIsUnknown(t *testing.T) {
+func TestUnneededClaimRemainsWhileItsLaunchIsUnknown(t *testing.T) {
 	w := newWorld(t)
 	w.build()
 	rec := &capacity.LaunchBatch{Token: "t", Claims: []string{"c"}}

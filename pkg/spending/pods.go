@@ -215,8 +215,7 @@ func (n Nodes) untolerated(pod *corev1.Pod) string {
 
 // open reports whether the pod's node takes pods like it.
 func (n Nodes) open(pod *corev1.Pod) bool {
-	keepsOff := slices.DeleteFunc(slices.Clone(n.Taints(pod.Spec.NodeName)), func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
-	return capacity.Untolerated(pod.Spec.Tolerations, keepsOff) == nil
+	return capacity.Untolerated(pod.Spec.Tolerations, n.Taints(pod.Spec.NodeName)) == nil
 }
 
 // throw counts a pod that was evicted or rejected.

@@ -151,7 +151,7 @@ func (l *Ledger) book(c *class, n *node, g *group, order int) *slot {
 }
 
 func (l *Ledger) plan(p *pod, s *slot, now time.Time) {
-	p.state, p.since, p.why = Planned, now, waitReason(s)
+	p.state, p.since, p.why, p.unbound = Planned, now, waitReason(s), failures{}
 	p.class.waiting = append(p.class.waiting, p)
 }
 
