@@ -136,14 +136,17 @@ func nodeOfClaim(class schema.GroupKind) func(*karpv1.NodeClaim, capacity.Instan
 	}
 }
 
-// noExecute returns a func that returns the taints of a Node that evict pods.
-func noExecute(nodes corelisters.NodeLister) func(name string) []corev1.Taint {
+// taintsOf returns a func that returns the taints of a Node. A Node that was cordoned just now counts as tainted already.
+func taintsOf(nodes corelisters.NodeLister) func(name string) []corev1.Taint {
 	return func(name string) []corev1.Taint {
 		node, err := nodes.Get(name)
 		if err != nil {
 			return nil
 		}
-		return slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectNoExecute })
+		if cordoned := (corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}); node.Spec.Unschedulable {
+			return append(slices.Clip(node.Spec.Taints), cordoned)
+		}
+		return node.Spec.Taints
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // reasonsIn are the files with the reasons for which pods wait, and those of their functions that put them into words; nil: all of them.
 var reasonsIn = map[string][]string{
-	"pkg/capacity/ledger/errors.go":                 nil,
+	"pkg/capacity/ledger/reasons/reasons.go":        nil,
 	"pkg/capacity/ledger/open.go":                   {"waitReason", "Tick", "gatesEnd"},
 	"pkg/capacity/ledger/overdue.go":                nil,
 	"pkg/capacity/ledger/pods.go":                   {"Submit", "queue", "again"},

@@ -18,6 +18,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
+// KeptFor is how long capacity is kept for the pods of a request once it has been told of it, and before that if its status can't be written, so
+// that nobody can use it.
+const KeptFor = 10 * time.Minute
+
 // MostPods bounds the pods of one request.
 const MostPods = 10_000
 
@@ -25,7 +29,8 @@ const MostPods = 10_000
 type Request struct {
 	UID             types.UID
 	Namespace, Name string
-	Sets            []Set
+	// Sets are its pods; none: its templates were deleted after it had been told of its capacity.
+	Sets []Set
 	// Buys: nodes may be launched for it.
 	Buys bool
 	// Until is when its booking ends; zero: it has not been told that it has capacity.
@@ -162,11 +167,12 @@ func (b *Bookings) Known() bool {
 	return b.kept
 }
 
-// Unprovisioned reports whether a request is known that has no capacity yet.
+// Unprovisioned reports whether a request has no capacity yet, as far as is known: also before the first Set. A plan for its pods would buy a
+// second time what is launched for the request.
 func (b *Bookings) Unprovisioned(namespace, request string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.early[namespace+"/"+request]
+	return !b.set || b.early[namespace+"/"+request]
 }
 
 const (

@@ -54,3 +54,31 @@ func TestAFailedLookRevokesNothing(t *testing.T) {
 		t.Errorf("its pods have come: phase %d, known %t", phase, b.Known())
 	}
 }
+
+// The templates of a request that had been told of its capacity are gone: a new leader can't know what it was for. It ends with its time, and not
+// because its pods seem to have come.
+func TestRequestWithoutTemplatesEndsWithItsTime(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	w := &world{}
+	b := New(Parts{Clock: clk, Reservations: reservations.New(clk), Plans: w, Ownership: w, Problem: func() error { return nil },
+		MayLaunch: func(string) error { return nil }, Replan: func() {}, Named: func(string, string) int { return 1 }})
+	for range 3 {
+		b.Set([]Request{{UID: "u", Namespace: "lab", Name: "train", Until: clk.Now().Add(KeptFor)}})
+		b.Keep(t.Context())
+		if phase := b.Report()["u"].Phase; phase != Ready || !b.Known() {
+			t.Errorf("phase %d, known %t", phase, b.Known())
+		}
+	}
+}
+
+// Before a new leader knows the requests, none of them counts as one that has its capacity.
+func TestRequestsCountAsUnprovisionedUntilTheyAreKnown(t *testing.T) {
+	b := New(Parts{Reservations: reservations.New(clocktesting.NewFakeClock(time.Unix(1e9, 0))), Replan: func() {}})
+	if !b.Unprovisioned("lab", "train") {
+		t.Error("pods of a request that may be launching are planned for")
+	}
+	b.Set(nil)
+	if b.Unprovisioned("lab", "train") {
+		t.Error("pods of a request that doesn't exist wait for it")
+	}
+}

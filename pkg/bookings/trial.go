@@ -11,6 +11,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
@@ -33,8 +34,6 @@ const (
 	hold = 2 * time.Minute
 	// launchTime is how long the nodes of a request may take until all of them are initialized. Registration has its own, shorter time limit.
 	launchTime = 30 * time.Minute
-	// tellTime is how long capacity is kept for a request whose status can't be written, so that nobody can use it.
-	tellTime = 10 * time.Minute
 	// firstPause is for how long nothing is planned for a request after there was no capacity for it; it doubles up to longPause.
 	firstPause = 5 * time.Second
 	longPause  = 5 * time.Minute
@@ -53,7 +52,7 @@ func (t *trial) tried(now time.Time, why string) {
 
 // advance brings a request one step further.
 func (b *Bookings) advance(ctx context.Context, r *Request, t *trial, tries *int) error {
-	var s ledger.BookingState
+	var s booked.State
 	booked := false
 	b.Reservations.Read(func(l ledger.Reader) { s, booked = l.Booked(r.UID) })
 	now := b.Clock.Now()
@@ -73,9 +72,9 @@ func (b *Bookings) advance(ctx context.Context, r *Request, t *trial, tries *int
 		b.fail(ctx, r, t, fmt.Sprintf("its nodes have not been initialized within %v", launchTime))
 	case booked:
 		b.Reservations.Step(func(l *ledger.Ledger, now time.Time) { l.KeepBooked(r.UID, now.Add(hold)) })
-		if t.phase == Ready && now.Sub(t.ready) > tellTime {
+		if t.phase == Ready && now.Sub(t.ready) > KeptFor {
 			b.unbook(r.UID, true)
-			t.phase, t.why = GivenUp, fmt.Sprintf("it could not be told of its capacity within %v", tellTime)
+			t.phase, t.why = GivenUp, fmt.Sprintf("it could not be told of its capacity within %v", KeptFor)
 			return nil
 		} else if t.phase != Ready {
 			t.ready = now
@@ -156,7 +155,7 @@ func (b *Bookings) book(ctx context.Context, r *Request, v *provisioning.View, p
 
 // tend keeps the capacity of a request that has been told of it until its time is over. What was lost with a node is booked on others, if they
 // have it. If not, pods that come later are demand as any others; if none has come yet, the request is told.
-func (b *Bookings) tend(ctx context.Context, r *Request, t *trial, s *ledger.BookingState) error {
+func (b *Bookings) tend(ctx context.Context, r *Request, t *trial, s *booked.State) error {
 	until := r.Until.Add(hold) // the request is told first
 	if r.Until.IsZero() {
 		until = b.Clock.Now().Add(hold)
@@ -173,7 +172,7 @@ func (b *Bookings) tend(ctx context.Context, r *Request, t *trial, s *ledger.Boo
 }
 
 // replace books capacity on other nodes for what was lost.
-func (b *Bookings) replace(ctx context.Context, r *Request, t *trial, s *ledger.BookingState) error {
+func (b *Bookings) replace(ctx context.Context, r *Request, t *trial, s *booked.State) error {
 	var lost []Set
 	for _, set := range r.Sets {
 		if n := s.Lost[set.Class.Key]; n > 0 {
@@ -197,6 +196,11 @@ func (b *Bookings) replace(ctx context.Context, r *Request, t *trial, s *ledger.
 // again books the capacity of a request that was told of it before this process began: on nodes that are there, for as many pods as have not
 // come and fit.
 func (b *Bookings) again(ctx context.Context, r *Request, t *trial) error {
+	if len(r.Sets) == 0 { // its templates are gone: for how many pods it was can't be known any more, and no capacity can be found for them
+		t.plans++
+		t.phase, t.why = Ready, "its pod templates are gone"
+		return nil
+	}
 	left := b.Named(r.Namespace, r.Name)
 	var missing []Set
 	for _, set := range r.Sets {

@@ -45,7 +45,7 @@ func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) {
 	if vol.Problem != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotPlannable, vol.Problem)
 	}
-	requests, err := podRequests(pod)
+	requests, err := RequestsOf(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func Shrank(before, now *corev1.Pod) bool {
 	return false
 }
 
-// podRequests returns the requests as kube-scheduler counts them, and one "pods". It leaves out zero requests.
-func podRequests(pod *corev1.Pod) (Resources, error) {
+// RequestsOf returns the requests as kube-scheduler counts them, and one "pods". It leaves out zero requests.
+func RequestsOf(pod *corev1.Pod) (Resources, error) {
 	list := countedRequests(pod)
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {

@@ -2,17 +2,15 @@ package launch
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
-	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch/planned"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
@@ -57,7 +55,7 @@ func (w *batch) needs(c *capacity.Claim) bool {
 //
 //  1. Under the purchase lock: ask the spending guard and the limits, make the claims, and write the plan to the ledger in one step.
 //     What can't be bought leaves the plan.
-//  2. Tell the pods, and record new reservations on claims in flight.
+//  2. Tell the pods, and record new reservations on claims in flight and on those whose nodes were initialized just now.
 //  3. Launch the nodes in the background, those that are alike together.
 func (co *committer) Commit(ctx context.Context, p *provisioning.Proposal) provisioning.Outcome {
 	var placed []capacity.Placement
@@ -69,7 +67,7 @@ func (co *committer) Commit(ctx context.Context, p *provisioning.Proposal) provi
 	}
 	for _, pl := range placed {
 		if pl.Owner == "" {
-			co.events.Pod(pl.Pod, corev1.EventTypeNormal, "Nominated", nominated(pl.Node, launched[pl.Node]))
+			co.events.Pod(pl.Pod, corev1.EventTypeNormal, "Nominated", planned.Nominated(pl.Node, launched[pl.Node]))
 		}
 	}
 	for claim, slots := range promised {
@@ -81,11 +79,13 @@ func (co *committer) Commit(ctx context.Context, p *provisioning.Proposal) provi
 	return out
 }
 
-// book writes a plan to the ledger. It returns the placements, which name new nodes by claim, and the reservations on claims in flight.
+// book writes a plan to the ledger. It returns the placements, which name new nodes by claim, and the reservations that have to survive a restart,
+// by claim.
 func (co *committer) book(p *provisioning.Proposal, claims map[string]*capacity.Claim) (placed []capacity.Placement, promised map[string][]capacity.Slot) {
 	planID := co.namer.randomName("p")
 	placed = slices.Clone(p.Plan.Placements)
-	touched := map[string]bool{}
+	kept := co.slots.kept(placed, p.Existing)
+	touched := map[string]string{} // claims, by the node's name in the plan
 	co.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, n := range p.Plan.Nodes {
 			// A claim that was not made for pods stays when none needs it.
@@ -97,11 +97,11 @@ func (co *committer) book(p *provisioning.Proposal, claims map[string]*capacity.
 				pl.Node = c.Name
 			} else if there, ok := p.Existing[pl.Node]; ok {
 				l.Existing(pl.Node, there.Status)
-				if there.Claim != "" && !there.Status.Initialized {
-					touched[there.Claim] = true
+				if claim, ok := kept[pl.Node]; ok {
+					touched[pl.Node] = claim
 				}
 			} else {
-				touched[pl.Node] = true // a claim in flight
+				touched[pl.Node] = pl.Node // a claim in flight
 			}
 		}
 		if p.Place != nil {
@@ -110,6 +110,12 @@ func (co *committer) book(p *provisioning.Proposal, claims map[string]*capacity.
 		// Read the reservations now: one on an existing node may be fulfilled, and so be gone, in a moment.
 		promised = l.AllSlots(slices.Collect(maps.Keys(touched)))
 	})
+	for node, claim := range touched {
+		if slots, ok := promised[node]; ok && node != claim {
+			delete(promised, node)
+			promised[claim] = slots
+		}
+	}
 	return placed, promised
 }
 
@@ -121,7 +127,7 @@ func (co *committer) batchesOf(p *provisioning.Proposal, claims map[string]*capa
 	}
 	open := map[string]*batch{}
 	for _, n := range p.Plan.Nodes {
-		key, c := batchKey(n), claims[n.ID]
+		key, c := planned.BatchKey(n), claims[n.ID]
 		w := open[key]
 		if w == nil || len(w.claims) == maxBatch {
 			w = &batch{pool: n.Pool, capacityType: n.CapacityType, offers: n.Offers, labels: n.Labels, purpose: p.For, requester: by}
@@ -136,81 +142,14 @@ func (co *committer) batchesOf(p *provisioning.Proposal, claims map[string]*capa
 	return batches
 }
 
-// nominated returns the text of an event about a pod that is placed on a node; n is the planned node with that claim, if it is new.
-func nominated(node string, n *capacity.PlannedNode) string {
-	if n == nil {
-		return fmt.Sprintf("Planned on %s, which has free capacity", node)
-	}
-	text := fmt.Sprintf("Planned on new node %s of pool %s: %s in %s, %s, $%.4f/h", node, n.Pool.Name,
-		n.Offers[0].Type.Name, n.Offers[0].Offer.Zone, n.CapacityType, n.Price)
-	if more := len(n.Offers) - 1; more == 1 {
-		text += ", or another offering"
-	} else if more > 1 {
-		text += fmt.Sprintf(", or one of %d other offerings", more)
-	}
-	return text
-}
-
-// Karpenter's annotations of a claim: an overlay has changed the price of some of its offerings or the capacity of some of its instance
-// types, or it has fewer of them to choose from than its pool's minValues ask for.
-const (
-	annotationPriceOverlaid    = "karpenter.sh/price-overlay-applied"
-	annotationCapacityOverlaid = "karpenter.sh/capacity-overlay-applied"
-	annotationMinRelaxed       = "karpenter.sh/nodeclaim-min-values-relaxed"
-)
-
-func annotations(n *capacity.PlannedNode) map[string]string {
-	out := map[string]string{}
-	if n.MinValuesRelaxed {
-		out[annotationMinRelaxed] = "true"
-	}
-	if n.Pool.Unread {
-		out[objects.AnnotationUnread] = "true"
-	}
-	for i := range n.Offers {
-		if n.Offers[i].Offer.PriceOverlaid {
-			out[annotationPriceOverlaid] = "true"
-		}
-		if n.Offers[i].Type.CapacityOverlaid {
-			out[annotationCapacityOverlaid] = "true"
-		}
-	}
-	return out
-}
-
 func template(n *capacity.PlannedNode) *capacity.Node {
 	// The ledger reserves the capacity for DaemonSet pods while the node is in flight, so Free is all that the node has.
 	out := &capacity.Node{
 		Labels: n.Labels, Taints: n.Pool.Taints, InFlight: true,
 		Allocatable: n.Allocatable, Free: n.Allocatable.Clone(), VolumesFree: n.VolumeLimits, Kind: capacity.NodeKind{Devices: provisioning.CertainDevices(n)},
 	}
-	out.Kind.Boot = bootsAs(n.Pool.Name, n.Pool.NodeClass, out)
+	out.Kind.Boot = planned.BootsAs(n.Pool.Name, n.Pool.NodeClass, out)
 	return out
-}
-
-// bootsAs returns a string that is equal for nodes that boot alike: those of one pool and node class with the same kind of image, which
-// follows from the operating system, the architecture and the devices.
-func bootsAs(pool, class string, n *capacity.Node) string {
-	parts := []string{pool, class, n.Labels[corev1.LabelOSStable], n.Labels[corev1.LabelWindowsBuild], n.Labels[corev1.LabelArchStable]}
-	for _, r := range slices.Sorted(maps.Keys(n.Allocatable)) {
-		if capacity.DeviceResource(r) {
-			parts = append(parts, string(r))
-		}
-	}
-	return strings.Join(parts, "|")
-}
-
-// batchKey returns a string that is equal for nodes that one call may launch together.
-func batchKey(n *capacity.PlannedNode) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s|%s|", n.Pool.Name, n.CapacityType)
-	for _, o := range n.Offers {
-		fmt.Fprintf(&b, "%v,", o.Key())
-	}
-	for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
-		fmt.Fprintf(&b, "|%s=%s", k, n.Labels[k])
-	}
-	return b.String()
 }
 
 const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789" // as the API server generates names: no vowels, nothing that looks alike

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/bookings"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -88,7 +89,7 @@ func (w *world) becomes(uid string, phase bookings.Phase, all ...bookings.Reques
 	return w.parts.Bookings.Report()[types.UID(uid)]
 }
 
-func (w *world) bookedOn(uid string) (s ledger.BookingState) {
+func (w *world) bookedOn(uid string) (s booked.State) {
 	w.reservations.Read(func(l ledger.Reader) { s, _ = l.Booked(types.UID(uid)) })
 	return s
 }

@@ -134,7 +134,7 @@ func TestClaimsWithoutAnswerAreAskedAboutLater(t *testing.T) {
 		if w.calls["Describe"] == 0 {
 			t.Error("its instance is not looked at")
 		}
-		if n := len(w.parts.recovery.unanswered.names()); n > 0 {
+		if n := len(w.parts.recovery.unanswered.Names()); n > 0 {
 			t.Errorf("%d claims are still asked about", n)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/bookings"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch/records"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
@@ -189,9 +190,9 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 	c.batches = &batchLauncher{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, namer: c.namer, delays: c.delays,
 		cleanup: c.cleanup, finisher: c.finisher, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls}
 	c.committer = &committer{purchases: c.purchases, reservations: p.Reservations, events: p.Events, slots: c.slots, namer: c.namer, batches: c.batches, calls: c.calls}
-	c.restorer = &restorer{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, pending: p.Pending, tracker: c.Nodes}
+	c.restorer = &restorer{claims: c.claims, cloud: p.Cloud, cluster: p.Cluster, clock: p.Clock, reservations: p.Reservations, pending: p.Pending, tracker: c.Nodes}
 	by := requesters{capacity.ForPods: ledgerRequester{p.Reservations}, capacity.ForOrder: c.orders, capacity.ForPool: c.statics}
-	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, requesters: by, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
+	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, requesters: by, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
 	paused := func() bool { return p.Hold() != nil || c.claims.Problem() != nil }
 	if p.Spending != nil {
 		c.writer = spending.NewWriter(p.Spending, spending.WriterParts{Clock: p.Clock, Claims: c.claims, All: c.claims.All, TryNode: p.Cluster.TryNode,
@@ -199,7 +200,7 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 	}
 	c.recovery = &recovery{claims: c.claims, reservations: p.Reservations, restorer: c.restorer, resumption: c.resumption, spending: p.Spending,
 		daemonCapacity: c.demand.Daemons, orders: c.orders, requesters: by, finisher: c.finisher, tracker: c.Nodes, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls,
-		unanswered: &unanswered{open: map[string]bool{}}}
+		unanswered: records.NewUnanswered()}
 	c.standalone = &standalone{orders: c.orders, claims: c.claims, cloud: p.Cloud, daemons: p.Daemons, purchases: c.purchases, committer: c.committer,
 		finisher: c.finisher, cleanup: c.cleanup, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls, options: cfg.Plan}
 	c.staticPools = staticpool.New(staticpool.Parts{State: c.statics, Claims: c.claims, Daemons: p.Daemons, Nodes: c.snapshot.nodes, Judge: p.Judge, Spare: p.Spare,

@@ -139,6 +139,7 @@ func (s *nodeStates) statusLocked(n *corev1.Node, usable []string) ledger.NodeSt
 		Initialized:  n.Labels[labelInitialized] == "true",
 		KubeletReady: ready,
 		Ready:        ready && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
+		Labels:       n.Labels,
 		Taints:       n.Spec.Taints,
 		Expected:     expected,
 		Unread:       n.Annotations[objects.AnnotationUnread] == "true",

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/wantofspot"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch/planned"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
@@ -161,7 +162,7 @@ func (b *purchases) claimFor(n *capacity.PlannedNode, purpose capacity.Purpose) 
 	}
 	return &capacity.Claim{
 		Name: b.namer.randomName(n.Pool.Name), Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CreatedAt: b.clock.Now(),
-		Labels: maps.Clone(n.Labels), Annotations: annotations(n), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
+		Labels: maps.Clone(n.Labels), Annotations: planned.Annotations(n), Taints: n.Pool.Taints, StartupTaints: n.Pool.StartupTaints,
 		Requests: n.Requests, Largest: n.Largest,
 		// Without a token: the batch says what may be launched, not yet which call launches it.
 		LaunchBatch: &capacity.LaunchBatch{Pool: n.Pool.Name, NodeClass: n.Pool.NodeClass, CapacityType: n.CapacityType, Offers: offers, For: purpose},

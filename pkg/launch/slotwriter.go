@@ -7,15 +7,42 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch/records"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
-// slotWriter records reservations on the claims of nodes in flight, so that they survive a restart. Safe for concurrent use.
+// slotWriter records reservations on the claims of nodes in flight, and of nodes that were initialized just now, so that they survive a restart. Safe for concurrent use.
 type slotWriter struct {
 	claims *claimCache
 	calls  *calls
 
 	mu        sync.Mutex
 	recording map[string]bool // claims whose slots are being written; true: they have changed since
+}
+
+// kept returns, by the names of existing nodes that pods are placed on, the claims of those whose reservations have to survive a restart. The
+// ledger has forgotten whose node it is when it is initialized and nothing more is reserved there.
+func (s *slotWriter) kept(placed []capacity.Placement, existing map[string]provisioning.Existing) map[string]string {
+	out, up := map[string]string{}, map[string]bool{}
+	for i := range placed {
+		switch there, ok := existing[placed[i].Node]; {
+		case !ok || !there.Status.Managed:
+		case there.Status.Initialized:
+			up[placed[i].Node] = true
+		case there.Claim != "":
+			out[placed[i].Node] = there.Claim
+		}
+	}
+	if len(up) == 0 {
+		return out
+	}
+	now := s.calls.clock.Now()
+	for _, c := range s.claims.Claims() {
+		if up[c.NodeName] && records.Kept(c, now) {
+			out[c.NodeName] = c.Name
+		}
+	}
+	return out
 }
 
 // recordSlots writes the reservations on a claim in flight to its annotation, so that they survive a restart. It writes every reservation

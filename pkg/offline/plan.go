@@ -114,6 +114,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 		Nodes: plannedNodes{}, Events: said, Gangs: gangs, Pending: pods, Owners: pending.NewOwners(c.informers),
 		Daemons: daemons.List,
 	})
+	controllers.Bookings.Set(nil) // no ProvisioningRequest is read
 	d.submit(ledger, pods, classes)
 	view, plan, err := controllers.Rounds.Propose(ctx)
 	if err != nil {

@@ -56,8 +56,6 @@ const (
 	gather = 100 * time.Millisecond
 	// templateTime is how long after a request its pod templates may be created: Kueue creates the request first, because it owns them.
 	templateTime = time.Minute
-	// bookingTime is how long capacity is kept for the pods of a request.
-	bookingTime = 10 * time.Minute
 	// defaultValid is for how long capacity is looked for if the request doesn't say.
 	defaultValid = 7 * 24 * time.Hour
 )

@@ -188,9 +188,9 @@ func TestConditions(t *testing.T) {
 			want: []string{accepted, "Provisioned=False CapacityIsNotFound", "Failed=True Expired"}},
 		{name: "just in time", change: parameter("ValidUntilSeconds", "60"), states: []bookings.State{{}, {Phase: bookings.Ready}}, after: time.Minute,
 			want: []string{accepted, "Provisioned=True CapacityIsFound"}, keep: true},
-		{name: "its time is nearly over", states: []bookings.State{{Phase: bookings.Ready}, {Phase: bookings.Ready}}, after: bookingTime - time.Second,
+		{name: "its time is nearly over", states: []bookings.State{{Phase: bookings.Ready}, {Phase: bookings.Ready}}, after: bookings.KeptFor - time.Second,
 			want: []string{accepted, "Provisioned=True CapacityIsFound"}, keep: true},
-		{name: "its time is over", states: []bookings.State{{Phase: bookings.Ready}, {Phase: bookings.Ready}}, after: bookingTime,
+		{name: "its time is over", states: []bookings.State{{Phase: bookings.Ready}, {Phase: bookings.Ready}}, after: bookings.KeptFor,
 			want: []string{accepted, "Provisioned=True CapacityIsFound", "BookingExpired=True CapacityReservationTimeExpired"}},
 		{name: "all pods have come", states: []bookings.State{{Phase: bookings.Ready}, {Phase: bookings.Consumed}}, after: time.Minute,
 			want: []string{accepted, "Provisioned=True CapacityIsFound", "BookingExpired=True CapacityBookingConsumed"}},
@@ -249,8 +249,8 @@ func TestRequestsThatTheLastLeaderAnswered(t *testing.T) {
 	}
 
 	gone := newWorld(told())
-	gone.clock.Step(bookingTime / 2)
-	for _, condition := range gone.is(bookings.State{Phase: bookings.Ready}) {
+	gone.clock.Step(bookings.KeptFor / 2)
+	for _, condition := range gone.is(bookings.State{Phase: bookings.Ready}) { // what bookings says of a request without pods
 		if strings.HasPrefix(condition, provisioningv1.Failed+"=True") {
 			t.Errorf("its template was deleted after its pods were made: %s", condition)
 		}

@@ -49,7 +49,7 @@ func bookedUntil(pr *provisioningv1.ProvisioningRequest) time.Time {
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return time.Time{}
 	}
-	return c.LastTransitionTime.Add(bookingTime)
+	return c.LastTransitionTime.Add(bookings.KeptFor)
 }
 
 // answer returns the request with its conditions as they are now; nil: it has them. keep: it wants capacity, or has it.
@@ -80,7 +80,7 @@ func (r *resolution) answer(pr *provisioningv1.ProvisioningRequest, s bookings.S
 	case s.Phase == bookings.Consumed:
 		end(provisioningv1.BookingExpired, reasonConsumed, "All of its pods have come")
 	case !now.Before(until):
-		end(provisioningv1.BookingExpired, reasonTimeOver, fmt.Sprintf("Its capacity was kept for %v", bookingTime))
+		end(provisioningv1.BookingExpired, reasonTimeOver, fmt.Sprintf("Its capacity was kept for %v", bookings.KeptFor))
 	}
 	if equality.Semantic.DeepEqual(pr.Status, out.Status) {
 		return nil, keep
@@ -94,9 +94,9 @@ func (r *resolution) looking(s bookings.State, set func(kind string, is metav1.C
 	case s.Phase == bookings.GivenUp:
 		end(provisioningv1.Failed, reasonNotFound, s.Why)
 	case s.Phase == bookings.Ready && s.Bought:
-		set(provisioningv1.Provisioned, metav1.ConditionTrue, reasonProvisioned, fmt.Sprintf("Nodes were launched for its pods, for which they are kept for %v", bookingTime))
+		set(provisioningv1.Provisioned, metav1.ConditionTrue, reasonProvisioned, fmt.Sprintf("Nodes were launched for its pods, for which they are kept for %v", bookings.KeptFor))
 	case s.Phase == bookings.Ready:
-		set(provisioningv1.Provisioned, metav1.ConditionTrue, reasonFound, fmt.Sprintf("There is capacity for its pods, for which it is kept for %v", bookingTime))
+		set(provisioningv1.Provisioned, metav1.ConditionTrue, reasonFound, fmt.Sprintf("There is capacity for its pods, for which it is kept for %v", bookings.KeptFor))
 	case s.Phase == bookings.Launching:
 		set(provisioningv1.Provisioned, metav1.ConditionFalse, reasonLaunching, s.Why)
 	case !s.Tried:

@@ -38,7 +38,8 @@ type Config struct {
 
 // Nodes tells about Nodes, from memory.
 type Nodes struct {
-	// Taints returns the NoExecute taints of a Node, Pods the pods bound to a node name.
+	// Taints returns the taints of a Node, with the one of a cordoned Node even if it has not been added yet. Pods returns the pods bound to a
+	// node name.
 	Taints func(node string) []corev1.Taint
 	Pods   func(node string) []*corev1.Pod
 	// Pool returns the node pool of a node of ours; "": it is not ours, or has none.

@@ -152,6 +152,9 @@ func (n Nodes) thrownOff(pod *corev1.Pod) (cause, message string) {
 			t := n.untolerated(pod)
 			return "taint " + t, "taint " + cmp.Or(t, "that is gone by now") + " evicts it"
 		case "EvictionByEvictionAPI":
+			if n.open(pod) {
+				return "", "" // the node would take it again: whoever evicted it wanted the pod to move, and there is nothing wrong with the node
+			}
 			return "evicted", "it was evicted through the Eviction API: " + c.Message
 		case corev1.PodReasonTerminationByKubelet:
 			if pod.Status.Reason == "Terminated" || strings.Contains(c.Message, "shutdown") {
@@ -208,6 +211,11 @@ func (n Nodes) untolerated(pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// open reports whether the pod's node takes pods like it.
+func (n Nodes) open(pod *corev1.Pod) bool {
+	return capacity.Untolerated(pod.Spec.Tolerations, n.Taints(pod.Spec.NodeName)) == nil
 }
 
 // throw counts a pod that was evicted or rejected.

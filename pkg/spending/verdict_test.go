@@ -23,6 +23,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	because := func(reason string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Reason = reason } }
 	daemon := func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
+	tolerant := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
 	mirror := func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
 	type step struct {
 		after  time.Duration
@@ -48,7 +49,9 @@ func TestVerdicts(t *testing.T) {
 		{"rejected by the kubelet", []step{at(0, phase(corev1.PodFailed), because("OutOfcpu"))}, nil, failed + "rejected OutOfcpu"},
 		{"evicted by a taint", []step{at(0, running), at(time.Second, running, target("DeletionByTaintManager", ""), deleted), gone}, nil, failed + "taint example.com/agent"},
 		{"evicted by the kubelet", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, target("TerminationByKubelet", "low on memory"), because("Evicted"))}, nil, failed + "kubelet Evicted"},
-		{"evicted through the API", []step{at(0, running), at(time.Second, running, target("EvictionByEvictionAPI", ""), deleted), gone}, nil, failed + "evicted"},
+		{"evicted through the API from a node that takes no pods", []step{at(0, running), at(time.Second, running, target("EvictionByEvictionAPI", ""), deleted), gone}, nil, failed + "evicted"},
+		{"evicted through the API from a node that takes pods", []step{at(0, running, tolerant), at(time.Second, running, tolerant, target("EvictionByEvictionAPI", ""), deleted), gone},
+			func(p *purse) { p.Emptied("c") }, "neither"},
 		{"preempted before two minutes", []step{at(0, running), at(time.Minute, running, target("PreemptionByScheduler", ""), deleted), gone}, nil, failed + "preempted"},
 		{"preempted after them", []step{at(0, running), at(3*time.Minute, running, target("PreemptionByScheduler", ""), deleted), gone}, nil, "served"},
 		{"its machine shuts down", []step{at(0, running), at(time.Second, phase(corev1.PodFailed), began, target("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown."), because("Terminated"))},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/reasons"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -182,7 +183,7 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		return nil
 	}
 	if err := b.ledger.Object(name, &c.ask, amounts{node, b.class}); err != nil {
-		if c.ask.DaemonSet || c.unplannable || c.refused && errors.Is(err, ledger.ErrApart) {
+		if c.ask.DaemonSet || c.unplannable || c.refused && errors.Is(err, reasons.ErrApart) {
 			b.ledger.TurnAway(name, capacity.RefOf(pod), c.ask.DaemonSet)
 		}
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())

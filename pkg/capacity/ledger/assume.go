@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/reasons"
 )
 
 // Room tells whether a pod was bound to the capacity that was planned for it.
@@ -26,7 +27,7 @@ const (
 // returns an error if the node is being removed or must not take the pod yet. daemon: the pod belongs to a DaemonSet.
 func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 	if n, ok := l.byName[name]; ok && n.closedTo(daemon) {
-		return errRemoved
+		return reasons.ErrRemoved
 	}
 	room := RoomFound
 	if p := l.pods[uid]; p != nil {
@@ -87,7 +88,8 @@ func (l *Ledger) landed(uid types.UID, name string) Room {
 	return room
 }
 
-// Unassume records that the pod was not bound after all. It keeps its slot for the next attempt if the node still exists.
+// Unassume records that the pod was not bound after all. It keeps its slot for the next attempt if the node still exists, unless that happens all the
+// time (see unbound).
 func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	l.landed(uid, name)
 	p := l.pods[uid]
@@ -117,6 +119,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	if s.node.waits(s.class.Class) != nil {
 		l.unready(s)
 	}
+	l.unbound(p, now)
 }
 
 // Settled records that the pod's binding was written, and returns which capacity the pod was bound to.

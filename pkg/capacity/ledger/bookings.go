@@ -2,36 +2,14 @@ package ledger
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
 )
-
-// booking is what is known of a ProvisioningRequest's slots: reservations with the request as their owner, which only pods that name it take.
-type booking struct {
-	pods int                       // that capacity was booked for
-	lost map[capacity.ClassKey]int // slots that have ended because of their nodes or their time, by class
-	why  string                    // the last of them was dropped
-}
-
-// BookingState is what has become of a booking.
-type BookingState struct {
-	// Pods is for how many pods capacity was booked, Kept how many of them have not come yet, Up how many of those have it on nodes that are
-	// initialized, and Gone for how many it has ended, with its node or its time.
-	Pods, Kept, Up, Gone int
-	// Lost is Gone by class, and Why says why the last capacity has ended.
-	Lost map[capacity.ClassKey]int
-	Why  string
-	// Nodes are the nodes with capacity that is kept, by name, or by claim as long as they have none.
-	Nodes []string
-}
-
-// Taken is how many of its pods have come.
-func (b *BookingState) Taken() int { return b.Pods - b.Kept - b.Gone }
 
 // Book turns the placements of a ProvisioningRequest's pods into slots that only pods which name it take. The Owner of all of them is the
 // request. It reports whether all of it is reserved; otherwise nothing more than before is. The slots end at the given time unless KeepBooked
@@ -50,9 +28,9 @@ func (l *Ledger) Book(plan string, request types.UID, placements []capacity.Plac
 		return false
 	}
 	if l.bookings[request] == nil {
-		l.bookings[request] = &booking{lost: map[capacity.ClassKey]int{}}
+		l.bookings[request] = booked.New()
 	}
-	l.bookings[request].pods += len(placements)
+	l.bookings[request].Add(len(placements))
 	l.adoptWaiting(placements, now)
 	return true
 }
@@ -79,18 +57,14 @@ func (l *Ledger) KeepBooked(request types.UID, until time.Time) {
 // loseBooked notes that a slot ends which may be booked for a request.
 func (l *Ledger) loseBooked(request types.UID, s *slot, why string) {
 	if b := l.bookings[request]; b != nil {
-		b.lost[s.class.Key]++
-		b.why = why
+		b.Lose(s.class.Key, why)
 	}
 }
 
 // Mend forgets that capacity of a booking was lost, because the same was booked elsewhere.
 func (l *Ledger) Mend(request types.UID) {
 	if b := l.bookings[request]; b != nil {
-		for _, n := range b.lost {
-			b.pods -= n
-		}
-		clear(b.lost)
+		b.Mend()
 	}
 }
 
@@ -107,15 +81,12 @@ func (l *Ledger) Unbook(request types.UID, giveBack bool, now time.Time) {
 }
 
 // Booked returns what has become of a request's booking; false: nothing is booked for it.
-func (l *Ledger) Booked(request types.UID) (out BookingState, ok bool) {
+func (l *Ledger) Booked(request types.UID) (out booked.State, ok bool) {
 	b := l.bookings[request]
 	if b == nil {
 		return out, false
 	}
-	out = BookingState{Pods: b.pods, Lost: maps.Clone(b.lost), Why: b.why}
-	for _, n := range b.lost {
-		out.Gone += n
-	}
+	out = b.State()
 	for _, s := range l.bookedBy(request) {
 		out.Kept++
 		if s.ready && s.node.up() {
@@ -147,47 +118,74 @@ func (l *Ledger) bookedBy(request types.UID) (out []*slot) {
 	return out
 }
 
-// bookedFor returns a slot that is booked for the request which the class names and is large enough for a pod of it, or nil: one of the same
-// class if possible, then the smallest, a ready one first. The pods may have other labels than the template that was booked for, so their
-// class may be another.
+// mostTried is on how many nodes of a class a booked slot is looked for, at the most: it is done in scheduling cycles.
+const mostTried = 50
+
+// bookedFor returns a slot that is booked for the request which the class names, is large enough for a pod of it and on a node that it may use, or
+// nil: one of the same class if possible, then a ready one, then the smallest. The pods may have other labels than the template that was booked
+// for, so their class may be another.
 func (l *Ledger) bookedFor(c *capacity.Class) (best *slot) {
-	if c.Request == "" {
+	if c.Request == "" || len(l.bookings) == 0 {
 		return nil
 	}
 	rank := func(s *slot) int {
 		switch {
-		case s.class.Key == c.Key && s.ready:
-			return 0
 		case s.class.Key == c.Key:
-			return 1
+			return 0
 		case s.ready:
-			return 2
+			return 1
 		}
-		return 3
+		return 2
 	}
 	for _, k := range l.classes {
 		if k.Request != c.Request || k.Namespace != c.Namespace || !c.Requests.Fits(k.Requests) {
 			continue
 		}
-		for _, s := range k.slots {
-			if l.bookings[s.owner] == nil || s.node.fenced {
-				continue
-			}
-			if best == nil || cmp.Or(cmp.Compare(rank(s), rank(best)), smaller(k.Requests, best.class.Requests), cmp.Compare(s.order, best.order)) < 0 {
-				best = s
-			}
+		s := l.bookedOf(k, c)
+		if s != nil && (best == nil || cmp.Or(cmp.Compare(rank(s), rank(best)), booked.Smaller(k.Requests, best.class.Requests), cmp.Compare(s.order, best.order)) < 0) {
+			best = s
 		}
 	}
 	return best
 }
 
-// smaller compares what two classes request: negative if the first needs no more of anything, and less of something.
-func smaller(a, b capacity.Resources) int {
-	switch less, more := a.Fits(b), b.Fits(a); {
-	case less && !more:
-		return -1
-	case more && !less:
-		return 1
+// bookedOf returns the first slot of a class that is booked and on a node that pods of the class c may use, a ready one if possible, or nil.
+func (l *Ledger) bookedOf(k *class, c *capacity.Class) (first *slot) {
+	var last *node
+	tried := 0
+	for _, s := range k.slots {
+		if l.bookings[s.owner] == nil || s.node.fenced || s.node == last {
+			continue
+		}
+		if first == nil || s.ready {
+			if tried++; tried > mostTried {
+				return first
+			}
+			if !s.node.suits(c) {
+				last = s.node
+				continue
+			}
+		}
+		if s.ready {
+			return s
+		}
+		if first == nil {
+			first = s
+		}
 	}
-	return 0
+	return first
+}
+
+// suits reports whether the node's labels and lasting taints, as far as they are known, let pods of the class on it.
+func (n *node) suits(c *capacity.Class) bool {
+	taints := n.status.Taints
+	if !n.cached || n.status.Managed && !n.status.Initialized {
+		if taints = nil; n.template != nil {
+			taints = n.template.Taints
+		}
+	}
+	if capacity.Untolerated(c.Tolerations, taints) != nil {
+		return false
+	}
+	return n.status.Labels == nil || len(c.Terms) == 0 || slices.ContainsFunc(c.Terms, func(t capacity.Requirements) bool { return t.Match(n.status.Labels) })
 }

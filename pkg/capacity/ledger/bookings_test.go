@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -18,8 +19,8 @@ func naming(request, key string, cpu int64) *capacity.Class {
 	return c
 }
 
-// booked returns a ledger with capacity booked for pods that name the request "train": one on each of the nodes, which are there.
-func booked(t *testing.T, c *capacity.Class, nodes ...string) (*Ledger, time.Time) {
+// bookedOn returns a ledger with capacity booked for pods that name the request "train": one on each of the nodes, which are there.
+func bookedOn(t *testing.T, c *capacity.Class, nodes ...string) (*Ledger, time.Time) {
 	t.Helper()
 	now, l := time.Unix(0, 0), New()
 	var placements []capacity.Placement
@@ -49,7 +50,7 @@ func mustAgree(t *testing.T, l *Ledger) {
 }
 
 func TestBookedCapacityIsForThePodsThatNameTheRequest(t *testing.T) {
-	l, now := booked(t, naming("train", "a", 100), "n1", "n2")
+	l, now := bookedOn(t, naming("train", "a", 100), "n1", "n2")
 	if s, ok := l.Booked("uid"); !ok || s.Pods != 2 || s.Kept != 2 || s.Up != 2 || s.Gone != 0 || !slices.Equal(s.Nodes, []string{"n1", "n2"}) {
 		t.Errorf("booked: %+v", s)
 	}
@@ -195,7 +196,7 @@ func TestBookingsAreWholeAndEnd(t *testing.T) {
 	if _, ok := l.Booked("uid"); ok || l.Expects(c) {
 		t.Error("something is booked")
 	}
-	l, now = booked(t, c, "n")
+	l, now = bookedOn(t, c, "n")
 	l.KeepBooked("uid", now.Add(time.Hour))
 	l.Tick(now.Add(59 * time.Minute))
 	if s, _ := l.Booked("uid"); s.Kept != 1 {
@@ -210,4 +211,110 @@ func TestBookingsAreWholeAndEnd(t *testing.T) {
 		t.Errorf("after it was mended: %+v", s)
 	}
 	mustAgree(t, l)
+}
+
+// A pod gets booked capacity only where it may go: one with another label or selector than the template is of another class.
+func TestBookedCapacityOnNodesThatAPodMayUse(t *testing.T) {
+	now, l, template := time.Unix(0, 0), New(), naming("train", "a", 100)
+	zone := func(value string) map[string]string { return map[string]string{"zone": value} }
+	l.Existing("tainted", NodeStatus{Labels: zone("a"), Taints: []corev1.Taint{{Key: "cordoned", Effect: corev1.TaintEffectNoSchedule}}})
+	l.Existing("a", NodeStatus{Labels: zone("a")})
+	l.Existing("b", NodeStatus{Labels: zone("b")})
+	var placements []capacity.Placement
+	for _, n := range []string{"tainted", "a", "b"} {
+		placements = append(placements, capacity.Placement{Class: template, Owner: "uid", Node: n})
+	}
+	if !l.Book("1", "uid", placements, now.Add(time.Minute), now) {
+		t.Fatal("nothing is booked")
+	}
+	for value, want := range map[string]string{"a": "a", "b": "b", "c": ""} {
+		in, err := capacity.NewRequirement("zone", capacity.In, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := naming("train", "selects "+value, 100)
+		c.Terms = []capacity.Requirements{{"zone": in}}
+		got := ""
+		if s := l.bookedFor(c); s != nil {
+			got = s.node.name
+		}
+		if got != want {
+			t.Errorf("a pod that selects zone %s gets capacity on %q, want %q", value, got, want)
+		}
+	}
+}
+
+// The pods of a booking start together, also those whose labels are not the template's.
+func TestPodsOfABookingStartTogether(t *testing.T) {
+	now, l, template := time.Unix(0, 0), New(), naming("train", "a", 100)
+	var placements []capacity.Placement
+	for _, claim := range []string{"c1", "c2"} {
+		l.AddNode(claim, &capacity.Node{}, nil, true, now)
+		placements = append(placements, capacity.Placement{Class: template, Owner: "uid", Node: claim, Group: 1})
+	}
+	if !l.Book("1", "uid", placements, now.Add(time.Hour), now) {
+		t.Fatal("nothing is booked")
+	}
+	labelled := naming("train", "labelled", 100)
+	for _, uid := range []types.UID{"first", "second"} {
+		if !l.Adopt(capacity.PodRef{UID: uid}, labelled, now) {
+			t.Fatalf("%s gets nothing", uid)
+		}
+	}
+	up := NodeStatus{Managed: true, Registered: true, Initialized: true}
+	l.Named("c1", "n1", "")
+	l.Cached("n1", up, now)
+	if closed, _ := l.Gate("first"); !closed {
+		t.Error("one pod starts when only its node is there")
+	}
+	mustAgree(t, l)
+	l.Named("c2", "n2", "")
+	l.Cached("n2", up, now)
+	for _, uid := range []types.UID{"first", "second"} {
+		if closed, why := l.Gate(uid); closed {
+			t.Errorf("both nodes are there, and %s waits: %s", uid, why)
+		}
+	}
+	mustAgree(t, l)
+}
+
+// A pod that names a request is asked about in its scheduling cycle: however much is booked, that takes the same time.
+func BenchmarkBookedFor(b *testing.B) {
+	now, l, template := time.Unix(0, 0), New(), naming("train", "a", 100)
+	var placements []capacity.Placement
+	for i := range 10_000 {
+		node := fmt.Sprint("n", i)
+		l.Existing(node, NodeStatus{})
+		placements = append(placements, capacity.Placement{Class: template, Owner: "uid", Node: node})
+	}
+	if !l.Book("1", "uid", placements, now.Add(time.Minute), now) {
+		b.Fatal("nothing is booked")
+	}
+	labelled := naming("train", "labelled", 80)
+	for b.Loop() {
+		if l.bookedFor(labelled) == nil {
+			b.Fatal("it gets nothing")
+		}
+	}
+}
+
+// Where none of the nodes with booked capacity is for a pod, it is not looked at all of them.
+func TestFewNodesAreTriedForBookedCapacity(t *testing.T) {
+	now, l, template := time.Unix(0, 0), New(), naming("train", "a", 100)
+	var placements []capacity.Placement
+	for i := range mostTried + 1 {
+		node := fmt.Sprint("n", i)
+		status := NodeStatus{Taints: []corev1.Taint{{Key: "cordoned", Effect: corev1.TaintEffectNoSchedule}}}
+		if i == mostTried {
+			status.Taints = nil
+		}
+		l.Existing(node, status)
+		placements = append(placements, capacity.Placement{Class: template, Owner: "uid", Node: node})
+	}
+	if !l.Book("1", "uid", placements, now.Add(time.Minute), now) {
+		t.Fatal("nothing is booked")
+	}
+	if s := l.bookedFor(naming("train", "labelled", 80)); s != nil {
+		t.Errorf("%d nodes were tried, up to %s", mostTried+1, s.node.name)
+	}
 }

@@ -1,8 +1,9 @@
 package ledger
 
 import (
-	"slices"
 	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/boots"
 )
 
 // Patience holds the ledger's time limits.
@@ -23,47 +24,6 @@ var usualPatience = Patience{Gate: 25 * time.Minute, Late: 3 * time.Minute, Star
 // SetPatience replaces the default time limits.
 func (l *Ledger) SetPatience(p Patience) { l.patience = p }
 
-const (
-	// bootSamples registration times are remembered. bootsKnown of them are enough to expect nodes sooner than Patience.Late; any number
-	// of them is enough to give nodes more time than that.
-	bootSamples = 200
-	bootsKnown  = 30
-	// bootMargin is added to 1.5 times the time that almost all nodes have taken. Taking a node for late by mistake costs a second
-	// instance for the next pods; waiting for a node in vain costs these pods time.
-	bootMargin = 30 * time.Second
-	// leastPatience is how long any node may take, however fast others were.
-	leastPatience = time.Minute
-)
-
-// bootTimes learns how long nodes with the same boot configuration take from launch to registration.
-type bootTimes struct {
-	samples []time.Duration
-	next    int
-	usual   time.Duration // the time limit that the samples suggest
-}
-
-func (b *bootTimes) add(d time.Duration) {
-	if len(b.samples) < bootSamples {
-		b.samples = append(b.samples, d)
-	} else {
-		b.samples[b.next] = d
-		b.next = (b.next + 1) % bootSamples
-	}
-	sorted := slices.Sorted(slices.Values(b.samples))
-	b.usual = max(sorted[len(sorted)*99/100]*3/2+bootMargin, leastPatience)
-}
-
-// late returns how long after its launch a node counts as late. Without samples that is first; with few samples it is at least first.
-func (b *bootTimes) late(first time.Duration) time.Duration {
-	switch {
-	case b == nil:
-		return first
-	case len(b.samples) < bootsKnown:
-		return max(first, b.usual)
-	}
-	return b.usual
-}
-
 // booted learns from a node that has registered. It ignores recovered nodes: they may have registered while no process watched.
 func (l *Ledger) booted(n *node, now time.Time) {
 	if n.launchedAt.IsZero() || n.recovered || n.template == nil {
@@ -71,10 +31,10 @@ func (l *Ledger) booted(n *node, now time.Time) {
 	}
 	b := l.boots[n.template.Kind.Boot]
 	if b == nil {
-		b = &bootTimes{}
+		b = &boots.Times{}
 		l.boots[n.template.Kind.Boot] = b
 	}
-	b.add(now.Sub(n.launchedAt))
+	b.Add(now.Sub(n.launchedAt))
 }
 
 // lateAfter returns how long after its launch the node counts as late.
@@ -82,5 +42,5 @@ func (l *Ledger) lateAfter(n *node) time.Duration {
 	if n.template == nil {
 		return l.patience.Late
 	}
-	return l.boots[n.template.Kind.Boot].late(l.patience.Late)
+	return l.boots[n.template.Kind.Boot].Late(l.patience.Late)
 }

@@ -151,7 +151,7 @@ func (l *Ledger) book(c *class, n *node, g *group, order int) *slot {
 }
 
 func (l *Ledger) plan(p *pod, s *slot, now time.Time) {
-	p.state, p.since, p.why = Planned, now, waitReason(s)
+	p.state, p.since, p.why, p.unbound = Planned, now, waitReason(s), failures{}
 	p.class.waiting = append(p.class.waiting, p)
 }
 
@@ -159,13 +159,13 @@ func (l *Ledger) plan(p *pod, s *slot, now time.Time) {
 // when its scheduling cycle begins; the record names as many entitled pods as there are slots.
 func (l *Ledger) Slots(claim string) []capacity.Slot { return l.AllSlots([]string{claim})[claim] }
 
-// AllSlots returns the Slots of several claims. It works out once per class which pod has which slot; doing that once per claim would be
+// AllSlots returns the Slots of several claims, or of nodes by their names. It works out once per class which pod has which slot; doing that once per claim would be
 // most of the work.
 func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
 	holders := map[*class]map[*slot]*pod{}
 	out := make(map[string][]capacity.Slot, len(claims))
 	for _, claim := range claims {
-		if n, ok := l.nodes[claim]; ok {
+		if n := l.find(claim); n != nil {
 			out[claim] = l.slotsOf(n, holders)
 		}
 	}

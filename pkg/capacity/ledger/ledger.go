@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/boots"
 )
 
 // Ledger holds all nodes, pods and reservations. It is not safe for concurrent use.
@@ -23,9 +25,9 @@ type Ledger struct {
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
 	// surges is the number of slots that are reserved for a Deployment's next pods, of whatever ReplicaSet (see Surge).
 	surges   map[string]int
-	buffers  map[types.UID]*buffer  // CapacityBuffers
-	bookings map[types.UID]*booking // ProvisioningRequests
-	boots    map[string]*bootTimes  // by capacity.NodeKind.Boot
+	buffers  map[types.UID]*buffer         // CapacityBuffers
+	bookings map[types.UID]*booked.Booking // ProvisioningRequests
+	boots    map[string]*boots.Times       // by capacity.NodeKind.Boot
 	patience Patience
 	freed    bool // a reservation was released since the last tick
 	rejected []Rejected
@@ -104,6 +106,7 @@ type pod struct {
 	soon        bool      // Refused: for so short a time that no pod is evicted for it
 	behind      bool      // Refused: it leaves topology domains to its siblings for a while (see siblings)
 	until       time.Time // Open: when its slot is taken back; zero: the next tick sets it (see overdue)
+	unbound     failures  // to bind it to its slot
 	// early counts the pod's consecutive scheduling cycles that ended before Binder's PreFilter, which asks for the pod's slot. wake is
 	// when the pod is activated again (see awaken.go); zero: it need not be.
 	early int
@@ -163,7 +166,7 @@ type group struct {
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
-		boots:    map[string]*bootTimes{},
+		boots:    map[string]*boots.Times{},
 		patience: usualPatience,
 		nodes:    map[string]*node{},
 		byName:   map[string]*node{},
@@ -173,7 +176,7 @@ func New() *Ledger {
 		held:     map[types.UID]int{},
 		surges:   map[string]int{},
 		buffers:  map[types.UID]*buffer{},
-		bookings: map[types.UID]*booking{},
+		bookings: map[types.UID]*booked.Booking{},
 	}
 }
 

@@ -76,6 +76,8 @@ type NodeStatus struct {
 	Initialized bool
 	// KubeletReady: the kubelet reports Ready. Ready: and the not-ready taint that follows it is gone, too.
 	KubeletReady, Ready bool
+	// Labels are shared and must not be changed; nil: not known.
+	Labels map[string]string
 	// Taints are those the scheduler sees, without those that the informer's transform hides.
 	Taints []corev1.Taint
 	// Expected are taints that nodes of its pool are known to get although the pool doesn't declare them.

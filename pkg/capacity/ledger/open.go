@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/reasons"
 )
 
 // waits returns why pods of the class can't be bound to the node now, or nil if they can. It is the table of docs/early-binding.md: no pod
@@ -16,30 +17,30 @@ import (
 func (n *node) waits(c *capacity.Class) error {
 	switch {
 	case n.fenced:
-		return errRemoved
+		return reasons.ErrRemoved
 	case !n.cached:
-		return errNotLaunched
+		return reasons.ErrNotLaunched
 	case n.status.Managed && n.claim == "" && !n.status.Registered && !n.status.Initialized:
-		return errUnclaimed // its kubelet was faster than our record of the launch: what is planned for it isn't known here
+		return reasons.ErrUnclaimed // its kubelet was faster than our record of the launch: what is planned for it isn't known here
 	case !n.status.Managed || n.status.Initialized:
 	case n.status.Unread && !n.status.Registered:
-		return errUnread
+		return reasons.ErrUnread
 	case c.Bind == capacity.BindInitialized, c.Bind == capacity.BindReady && !n.status.Ready, c.Bind == capacity.BindRegistered && !n.status.Registered:
-		return notYet{c}
+		return reasons.NotYet{Class: c}
 	}
 	if n.status.Managed && !n.status.Initialized {
 		// Once the node is initialized, a taint is not waited for: the filters refuse the node and the pod is planned again.
 		if t := capacity.Untolerated(c.Tolerations, n.status.Taints); t != nil {
-			return tainted{t}
+			return reasons.Tainted{Taint: t}
 		}
 		if t := capacity.Untolerated(c.Tolerations, n.status.Expected); t != nil && !n.status.Ready {
-			return undeclared{t}
+			return reasons.Undeclared{Taint: t}
 		}
 	}
 	if n.status.Managed {
 		for _, d := range c.Drivers {
 			if !slices.Contains(n.status.Drivers, d) {
-				return noDriver(d)
+				return reasons.NoDriver(d)
 			}
 		}
 	}

@@ -3,6 +3,9 @@ package ledger
 import (
 	"fmt"
 	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // overdue takes back the slots of pods that were opened and not bound in time: none of their cycles has reached Reserve, and none has
@@ -16,11 +19,45 @@ func (l *Ledger) overdue(now time.Time) {
 		if p.until.IsZero() {
 			p.until = now.Add(l.patience.Gate)
 		} else {
-			why := fmt.Sprintf("its node was ready for %v, and the scheduler has not bound it there", l.patience.Gate)
-			l.release(p)
-			l.refuse(p, why, now)
-			p.retry, p.broken = now.Add(l.patience.Gate), true
-			l.out.Words = append(l.out.Words, Word{p.ref, why})
+			l.takeBack(p, fmt.Sprintf("its node was ready for %v, and the scheduler has not bound it there", l.patience.Gate), now)
 		}
 	}
+}
+
+// takeBack takes back the slot of an open pod that has had its chance.
+func (l *Ledger) takeBack(p *pod, why string, now time.Time) {
+	l.release(p)
+	l.refuse(p, why, now)
+	p.retry, p.broken = now.Add(l.patience.Gate), true
+	l.out.Words = append(l.out.Words, Word{p.ref, why})
+}
+
+// failures counts what has failed in a row, since a time.
+type failures struct {
+	n     int
+	since time.Time
+}
+
+// bindingTries is how often a pod is tried to be bound to its slot at the least.
+const bindingTries = 5
+
+// unbound takes back the slot of a pod whose binding has failed so often and for as long that it will most likely fail the next time, too: a Permit or
+// PreBind plugin refuses the pod, or the API server its binding. overdue doesn't see such a pod, because each of its cycles gets to Reserve. A
+// single failure says little, and one may take ten minutes (a volume that isn't provisioned), so it takes both. Pods of a gang keep their slots: they are
+// refused at Permit until the gang is complete.
+func (l *Ledger) unbound(p *pod, now time.Time) {
+	if ofGang(p.class.Class) {
+		return
+	}
+	if p.unbound.n++; p.unbound.n == 1 {
+		p.unbound.since = now
+	}
+	if p.state == Open && p.unbound.n >= bindingTries && now.Sub(p.unbound.since) > l.patience.Gate {
+		l.takeBack(p, fmt.Sprintf("binding it to its node has failed %d times within %v", p.unbound.n, now.Sub(p.unbound.since).Round(time.Second)), now)
+	}
+}
+
+// ofGang reports whether pods of the class belong to a PodGroup.
+func ofGang(c *capacity.Class) bool {
+	return c.Pod != nil && (c.Pod.Spec.SchedulingGroup != nil || c.Pod.Labels[objects.LabelPodGroup] != "")
 }

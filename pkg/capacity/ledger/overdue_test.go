@@ -4,9 +4,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // opened returns a ledger with one pod that was opened for its node, which is initialized.
@@ -75,10 +78,12 @@ func TestRoomOfAPodThatIsNeverBoundIsGivenUp(t *testing.T) {
 	}
 }
 
-// A cycle that got as far as Reserve has shown that the reservation is good: the binding failed, or a gang isn't complete yet.
-func TestRoomIsKeptWhileCyclesEndForOtherReasons(t *testing.T) {
+// A cycle that got as far as Reserve has shown that the reservation is good, however often it is refused then: the gang isn't complete yet.
+func TestRoomIsKeptUntilTheGangIsComplete(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
-	l := opened(t, testClass("a", 100, 0), start)
+	member := testClass("a", 100, 0)
+	member.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{objects.LabelPodGroup: "gang"}}}
+	l := opened(t, member, start)
 	now := start
 	for range 5 {
 		l.tickTo(now, now.Add(9*time.Minute))

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
 )
 
 // Reader answers questions about the ledger. No answer changes it, so several goroutines may ask at once as long as no step runs. Pin, Gate
@@ -43,7 +44,7 @@ type Reader interface {
 	PlannedSoon(uid types.UID, now time.Time) bool
 	HoldsChunks(name string) bool
 	Buffers() []BufferState
-	Booked(request types.UID) (BookingState, bool)
+	Booked(request types.UID) (booked.State, bool)
 	Object(name string, ask *Ask, on Amounts) error
 
 	Summary() Summary

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/reasons"
 )
 
 // Watches reports whether the ledger may object to pods on the Node.
@@ -98,18 +99,18 @@ type Amounts interface {
 func (l *Ledger) Object(name string, ask *Ask, on Amounts) error {
 	p := l.pods[ask.UID]
 	if p != nil && p.slot != nil && p.slot.node.name != name {
-		return errElsewhere
+		return reasons.ErrElsewhere
 	}
 	n, ok := l.byName[name]
 	if !ok {
 		return nil
 	}
 	if n.closedTo(ask.DaemonSet) {
-		return errRemoved
+		return reasons.ErrRemoved
 	}
 	if p == nil || p.slot == nil {
 		if n.late && !ask.DaemonSet { // DaemonSet pods have no other node
-			return errLate
+			return reasons.ErrLate
 		}
 		if err := n.early(ask.Class); err != nil {
 			return err
@@ -158,7 +159,7 @@ func (n *node) room(p *pod, of *Ask, on Amounts) error {
 			kept += d[r]
 		}
 		if kept > 0 && on.Requested(r)+kept+want > on.Allocatable(r) {
-			return reserved(r)
+			return reasons.Reserved(r)
 		}
 	}
 	for i := range ask.HostPorts {
@@ -168,7 +169,7 @@ func (n *node) room(p *pod, of *Ask, on Amounts) error {
 			}
 			for j := range s.class.HostPorts {
 				if capacity.PortConflict(&ask.HostPorts[i], &s.class.HostPorts[j]) {
-					return portReserved{&ask.HostPorts[i]}
+					return reasons.PortReserved{ContainerPort: &ask.HostPorts[i]}
 				}
 			}
 		}
@@ -204,7 +205,7 @@ func (n *node) apart(p *pod, ask *Ask) error {
 	}
 	for _, s := range n.slots {
 		if ask.Apart[s.class.Key] {
-			return ErrApart
+			return reasons.ErrApart
 		}
 	}
 	return nil
@@ -225,7 +226,7 @@ func (n *node) attachments(p *pod, ask *capacity.Class, on Amounts) error {
 			}
 		}
 		if kept > 0 && on.Volumes(driver)+kept+want > limit {
-			return volumesReserved(driver)
+			return reasons.VolumesReserved(driver)
 		}
 	}
 	return nil

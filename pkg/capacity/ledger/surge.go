@@ -50,14 +50,14 @@ func (l *Ledger) reservedFor(c *capacity.Class, deployment string) *slot {
 	})
 }
 
-// reclassed returns a slot that takes the place of one of another class.
+// reclassed returns a slot that takes the place of one of another class, in the same group.
 func (l *Ledger) reclassed(old *slot, c *class) *slot {
 	if old.class == c {
 		return old
 	}
 	l.seq++
-	s := l.book(c, old.node, nil, l.seq)
-	s.ready = s.node.waits(c.Class) == nil
+	s := l.book(c, old.node, old.group, l.seq)
+	s.ready = s.node.waits(c.Class) == nil && (old.group == nil || old.ready)
 	l.hold(s, old.owner)
 	freed := l.freed
 	l.drop(old)

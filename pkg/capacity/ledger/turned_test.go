@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/reasons"
 )
 
 func repelling(key, app string) *capacity.Class {
@@ -45,7 +46,7 @@ func TestPodsKeptApart(t *testing.T) {
 			l.Submit(capacity.PodRef{UID: "x"}, other, epoch)
 			l.Refuse([]types.UID{"x"}, "no pool", false, epoch)
 			ask := &Ask{UID: "x", Class: other, Apart: l.Apart(other, false)}
-			if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != ErrApart || !l.Refused("x") {
+			if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != reasons.ErrApart || !l.Refused("x") {
 				t.Fatalf("the node says %q", why)
 			}
 			l.TurnAway("n", capacity.PodRef{UID: "x"}, false)

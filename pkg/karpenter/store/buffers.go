@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -54,8 +55,8 @@ func (s *Store) Buffers() (all []*autoscalingv1beta1.CapacityBuffer, known bool)
 		return nil, false
 	}
 	if !i.HasSynced() {
-		_, err := i.state()
-		return nil, err != nil
+		absent, err := i.state()
+		return nil, absent || apierrors.IsForbidden(err)
 	}
 	for _, o := range i.GetStore().List() {
 		all = append(all, o.(*autoscalingv1beta1.CapacityBuffer))

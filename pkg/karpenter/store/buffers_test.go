@@ -1,10 +1,15 @@
 package store
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 
@@ -47,4 +52,33 @@ func TestCapacityBuffers(t *testing.T) {
 		t.Error("a status was written to a version that isn't the current one")
 	}
 	w.eventually("the change is seen", func() bool { all, _ := w.Buffers(); return len(all[0].Status.Conditions) == 1 })
+}
+
+// An API server that can't answer leaves open whether there are CapacityBuffers. If that counted as none, the nodes kept for them could end.
+func TestAListErrorIsNoEmptyList(t *testing.T) {
+	group := schema.GroupResource{Group: "autoscaling.x-k8s.io", Resource: "lists"}
+	for _, c := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"it doesn't answer", apierrors.NewInternalError(errors.New("etcd is full")), false},
+		{"they may not be read", apierrors.NewForbidden(group, "", errors.New("no role")), true},
+		{"their definition isn't installed", &meta.NoKindMatchError{GroupKind: karpenter.CapacityBuffers.GroupVersionKind.GroupKind()}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &Store{status: &poolStatus{}}
+			i, err := newInformer(karpenter.CapacityBuffers, schema.GroupKind{}, nil, cache.ResourceEventHandlerFuncs{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i.note(c.err) == nil {
+				t.Fatal("no error")
+			}
+			s.status.buffers.Store(i)
+			if _, known := s.Buffers(); known != c.want {
+				t.Errorf("known %t", known)
+			}
+		})
+	}
 }

@@ -1,0 +1,49 @@
+// Package boots learns how long nodes take to boot.
+package boots
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// mostSamples registration times are remembered. enoughSamples of them are enough to expect nodes sooner than usual; any number
+	// of them is enough to give nodes more time than that.
+	mostSamples   = 200
+	enoughSamples = 30
+	// margin is added to 1.5 times the time that almost all nodes have taken. Taking a node for late by mistake costs a second
+	// instance for the next pods; waiting for a node in vain costs these pods time.
+	margin = 30 * time.Second
+	// leastPatience is how long any node may take, however fast others were.
+	leastPatience = time.Minute
+)
+
+// Times learns how long nodes with the same boot configuration take from launch to registration.
+type Times struct {
+	samples []time.Duration
+	next    int
+	usual   time.Duration // the time limit that the samples suggest
+}
+
+// Add adds the time that a node has taken.
+func (b *Times) Add(d time.Duration) {
+	if len(b.samples) < mostSamples {
+		b.samples = append(b.samples, d)
+	} else {
+		b.samples[b.next] = d
+		b.next = (b.next + 1) % mostSamples
+	}
+	sorted := slices.Sorted(slices.Values(b.samples))
+	b.usual = max(sorted[len(sorted)*99/100]*3/2+margin, leastPatience)
+}
+
+// Late returns how long after its launch a node counts as late. Without samples that is first; with few samples it is at least first.
+func (b *Times) Late(first time.Duration) time.Duration {
+	switch {
+	case b == nil:
+		return first
+	case len(b.samples) < enoughSamples:
+		return max(first, b.usual)
+	}
+	return b.usual
+}

@@ -1,0 +1,81 @@
+package planned
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// Nominated returns the text of an event about a pod that is placed on a node; n is the planned node with that claim, if it is new.
+func Nominated(node string, n *capacity.PlannedNode) string {
+	if n == nil {
+		return fmt.Sprintf("Planned on %s, which has free capacity", node)
+	}
+	text := fmt.Sprintf("Planned on new node %s of pool %s: %s in %s, %s, $%.4f/h", node, n.Pool.Name,
+		n.Offers[0].Type.Name, n.Offers[0].Offer.Zone, n.CapacityType, n.Price)
+	if more := len(n.Offers) - 1; more == 1 {
+		text += ", or another offering"
+	} else if more > 1 {
+		text += fmt.Sprintf(", or one of %d other offerings", more)
+	}
+	return text
+}
+
+// Karpenter's annotations of a claim: an overlay has changed the price of some of its offerings or the capacity of some of its instance
+// types, or it has fewer of them to choose from than its pool's minValues ask for.
+const (
+	annotationPriceOverlaid    = "karpenter.sh/price-overlay-applied"
+	annotationCapacityOverlaid = "karpenter.sh/capacity-overlay-applied"
+	annotationMinRelaxed       = "karpenter.sh/nodeclaim-min-values-relaxed"
+)
+
+// Annotations returns those that its claim gets.
+func Annotations(n *capacity.PlannedNode) map[string]string {
+	out := map[string]string{}
+	if n.MinValuesRelaxed {
+		out[annotationMinRelaxed] = "true"
+	}
+	if n.Pool.Unread {
+		out[objects.AnnotationUnread] = "true"
+	}
+	for i := range n.Offers {
+		if n.Offers[i].Offer.PriceOverlaid {
+			out[annotationPriceOverlaid] = "true"
+		}
+		if n.Offers[i].Type.CapacityOverlaid {
+			out[annotationCapacityOverlaid] = "true"
+		}
+	}
+	return out
+}
+
+// BootsAs returns a string that is equal for nodes that boot alike: those of one pool and node class with the same kind of image, which
+// follows from the operating system, the architecture and the devices.
+func BootsAs(pool, class string, n *capacity.Node) string {
+	parts := []string{pool, class, n.Labels[corev1.LabelOSStable], n.Labels[corev1.LabelWindowsBuild], n.Labels[corev1.LabelArchStable]}
+	for _, r := range slices.Sorted(maps.Keys(n.Allocatable)) {
+		if capacity.DeviceResource(r) {
+			parts = append(parts, string(r))
+		}
+	}
+	return strings.Join(parts, "|")
+}
+
+// BatchKey returns a string that is equal for nodes that one call may launch together.
+func BatchKey(n *capacity.PlannedNode) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s|%s|", n.Pool.Name, n.CapacityType)
+	for _, o := range n.Offers {
+		fmt.Fprintf(&b, "%v,", o.Key())
+	}
+	for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
+		fmt.Fprintf(&b, "|%s=%s", k, n.Labels[k])
+	}
+	return b.String()
+}
