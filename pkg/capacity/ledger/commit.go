@@ -162,17 +162,24 @@ func (l *Ledger) Slots(claim string) []capacity.Slot { return l.AllSlots([]strin
 // AllSlots returns the Slots of several claims, or of nodes by their names. It works out once per class which pod has which slot; doing that once per claim would be
 // most of the work.
 func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
-	holders := map[*class]map[*slot]*pod{}
+	h := &holders{ledger: l, byClass: map[*class]map[*slot]*pod{}}
 	out := make(map[string][]capacity.Slot, len(claims))
 	for _, claim := range claims {
 		if n := l.find(claim); n != nil {
-			out[claim] = l.slotsOf(n, holders)
+			out[claim] = h.slotsOf(n)
 		}
 	}
 	return out
 }
 
-func (l *Ledger) slotsOf(n *node, holders map[*class]map[*slot]*pod) []capacity.Slot {
+// holders knows which pod has which slot, for one answer.
+type holders struct {
+	ledger  *Ledger
+	byClass map[*class]map[*slot]*pod
+	open    map[*class][]*pod // those without a slot; nil: not looked for yet
+}
+
+func (h *holders) slotsOf(n *node) []capacity.Slot {
 	var out []capacity.Slot
 	for _, s := range n.slots {
 		rec := capacity.Slot{Class: s.class.Key, Order: s.order, Owner: s.owner}
@@ -180,10 +187,10 @@ func (l *Ledger) slotsOf(n *node, holders map[*class]map[*slot]*pod) []capacity.
 			rec.Group = s.group.id
 		}
 		if s.owner == "" {
-			if holders[s.class] == nil {
-				holders[s.class] = l.holders(s.class)
+			if h.byClass[s.class] == nil {
+				h.byClass[s.class] = h.of(s.class)
 			}
-			if p := holders[s.class][s]; p != nil {
+			if p := h.byClass[s.class][s]; p != nil {
 				rec.Pod = p.ref
 			}
 		}
@@ -192,16 +199,13 @@ func (l *Ledger) slotsOf(n *node, holders map[*class]map[*slot]*pod) []capacity.
 	return out
 }
 
-// holders returns a pod for each slot of the class that isn't reserved for an owner: the pod that is pinned to it, or one that is
-// entitled to a slot of the class, ready slots going to open pods.
-func (l *Ledger) holders(c *class) map[*slot]*pod {
+// of returns a pod for each slot of the class that isn't reserved for an owner: the pod that is pinned to it, or one that is entitled to a
+// slot of the class, ready slots going to open pods.
+func (h *holders) of(c *class) map[*slot]*pod {
 	var open []*pod
-	for _, p := range l.pods {
-		if p.class == c && p.state == Open && p.slot == nil {
-			open = append(open, p)
-		}
+	if c.open > 0 {
+		open = h.openOf(c)
 	}
-	slices.SortFunc(open, byArrival)
 	entitled := append(open, c.waiting...)
 	out := make(map[*slot]*pod, len(c.slots))
 	for _, ready := range []bool{true, false} {
@@ -215,6 +219,22 @@ func (l *Ledger) holders(c *class) map[*slot]*pod {
 		}
 	}
 	return out
+}
+
+// openOf returns the open pods of the class without a slot, in order of arrival. All pods are looked at once, not once per class: where each
+// pod is a class of its own, that would be their number squared.
+func (h *holders) openOf(c *class) []*pod {
+	if h.open == nil {
+		h.open = map[*class][]*pod{}
+		for _, p := range h.ledger.pods {
+			if p.state == Open && p.slot == nil {
+				h.open[p.class] = append(h.open[p.class], p)
+			}
+		}
+	}
+	open := h.open[c]
+	slices.SortFunc(open, byArrival)
+	return slices.Clip(open)
 }
 
 // Restored is a reservation read back from a claim after a restart, with the class that its pod has now.

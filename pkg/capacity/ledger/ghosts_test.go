@@ -156,14 +156,24 @@ func TestTheEndOfAnUnneededMachineIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// AllSlots for many claims takes as long as for one.
+// AllSlots for many claims takes as long as for one, also where each pod is a class of its own.
 func BenchmarkAllSlots(b *testing.B) {
-	l, c := New(), testClass("c", 1000, 0)
+	b.Run("one class", func(b *testing.B) { benchmarkAllSlots(b, 1) })
+	b.Run("a class per pod", func(b *testing.B) { benchmarkAllSlots(b, 10000) })
+}
+
+func benchmarkAllSlots(b *testing.B, kinds int) {
+	l := New()
 	const pods, per = 10000, 10
+	var classes []*capacity.Class
+	for i := range kinds {
+		classes = append(classes, testClass(fmt.Sprint("class", i), 1000, 0))
+	}
 	var placements []capacity.Placement
 	var claims []string
 	for i := range pods {
 		ref := capacity.PodRef{UID: types.UID(fmt.Sprint("u", i))}
+		c := classes[i%kinds]
 		l.Submit(ref, c, epoch)
 		placements = append(placements, capacity.Placement{Class: c, Pod: ref, Node: fmt.Sprint("c", i/per)})
 	}
