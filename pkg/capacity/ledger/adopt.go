@@ -32,7 +32,27 @@ func (l *Ledger) Adopted() map[types.UID][]types.UID {
 // Expects reports whether capacity is reserved for a pod that the class's owner has yet to create, or booked for the request that it names.
 func (l *Ledger) Expects(c *capacity.Class) bool {
 	k := l.classes[c.Key]
-	return k != nil && k.heldFor(ownerOf(c)) != nil || l.reservedFor(c, deploymentOf(c)) != nil || l.bookedFor(c) != nil
+	return k != nil && k.heldFor(ownerOf(c)) != nil || l.heldInMove(c, ownerOf(c)) != nil || l.reservedFor(c, deploymentOf(c)) != nil || l.bookedFor(c) != nil
+}
+
+// heldInMove returns a slot that is reserved for the owner's next pod because one of its pods has to leave its node, of whatever class, or nil.
+// What was reserved is what that pod was like: it may have got labels at run time, or have been resized, and the pod that its controller
+// creates from the template hasn't.
+func (l *Ledger) heldInMove(c *capacity.Class, owner types.UID) (out *slot) {
+	if owner == "" || l.held[owner] == 0 {
+		return nil
+	}
+	for _, n := range l.nodes {
+		for _, s := range n.slots {
+			if s.owner != owner || s.early || s.leaving == "" || n.fenced || !c.Requests.Fits(s.class.Requests) || !n.suits(c) {
+				continue
+			}
+			if out == nil || s.ready && !out.ready || s.ready == out.ready && s.order < out.order {
+				out = s
+			}
+		}
+	}
+	return out
 }
 
 // heldFor returns a slot that is reserved for the owner's next pod, a ready one if possible, or nil.
@@ -57,6 +77,9 @@ func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
 	s := p.class.heldFor(owner)
 	if s == nil {
 		other := l.bookedFor(p.class.Class)
+		if other == nil {
+			other = l.heldInMove(p.class.Class, owner)
+		}
 		if other == nil {
 			other = l.reservedFor(p.class.Class, p.deployment)
 		}

@@ -32,7 +32,7 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 	room := RoomFound
 	if p := l.pods[uid]; p != nil {
 		if n, ok := l.byName[name]; ok && !daemon {
-			if err := n.early(p.class.Class); err != nil {
+			if err := n.early(p.class.Class, false); err != nil {
 				return err // the node has changed since Filter: it has a new taint or is no longer Ready
 			}
 		}

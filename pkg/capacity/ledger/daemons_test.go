@@ -133,3 +133,28 @@ func TestDaemonsThatOutgrowTheirRoom(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A DaemonSet's pod with devices that removes the startup taint of its node is waited for by the node's initialization, so it can't wait for that.
+func TestDaemonWithDevicesOnInitializingNodes(t *testing.T) {
+	l, now := New(), time.Unix(1000, 0)
+	l.AddNode("c", &capacity.Node{}, nil, true, now)
+	l.Named("c", "n", "")
+	class := testClass("burn-in", 100, 0)
+	class.Bind, class.BindReason = capacity.BindInitialized, "requests nvidia.com/gpu, which a device plugin has to provide"
+	startup := corev1.Taint{Key: "example.com/burn-in", Effect: corev1.TaintEffectNoSchedule}
+	class.Tolerations = []corev1.Toleration{{Key: startup.Key, Operator: corev1.TolerationOpExists}}
+	daemon, other := &Ask{UID: "daemon", Class: class, DaemonSet: true}, &Ask{UID: "other", Class: class}
+	status := NodeStatus{Managed: true, Taints: []corev1.Taint{startup}}
+	l.Cached("n", status, now)
+	if l.Object("n", daemon, cpuOf{allocatable: 1000}) == nil {
+		t.Error("it may go to a node whose kubelet hasn't reported any devices")
+	}
+	status.Registered = true
+	l.Cached("n", status, now)
+	if why := l.Object("n", daemon, cpuOf{allocatable: 1000}); why != nil {
+		t.Errorf("it is kept off the registered node: %v", why)
+	}
+	if l.Object("n", other, cpuOf{allocatable: 1000}) == nil {
+		t.Error("so may a pod of no DaemonSet")
+	}
+}

@@ -14,7 +14,10 @@ import (
 
 // waits returns why pods of the class can't be bound to the node now, or nil if they can. It is the table of docs/early-binding.md: no pod
 // is bound early that must not be.
-func (n *node) waits(c *capacity.Class) error {
+func (n *node) waits(c *capacity.Class) error { return n.waitsUntil(c, c.Bind) }
+
+// waitsUntil is waits with another earliest time to bind pods of the class.
+func (n *node) waitsUntil(c *capacity.Class, bind capacity.BindTime) error {
 	switch {
 	case n.fenced:
 		return reasons.ErrRemoved
@@ -25,7 +28,7 @@ func (n *node) waits(c *capacity.Class) error {
 	case !n.status.Managed || n.status.Initialized:
 	case n.status.Unread && !n.status.Registered:
 		return reasons.ErrUnread
-	case c.Bind == capacity.BindInitialized, c.Bind == capacity.BindReady && !n.status.Ready, c.Bind == capacity.BindRegistered && !n.status.Registered:
+	case bind == capacity.BindInitialized, bind == capacity.BindReady && !n.status.Ready, bind == capacity.BindRegistered && !n.status.Registered:
 		return reasons.NotYet{Class: c}
 	}
 	if n.status.Managed && !n.status.Initialized {

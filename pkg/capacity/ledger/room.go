@@ -112,7 +112,7 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) error {
 		if n.late && !ask.DaemonSet { // DaemonSet pods have no other node
 			return reasons.ErrLate
 		}
-		if err := n.early(ask.Class); err != nil {
+		if err := n.early(ask.Class, ask.DaemonSet); err != nil {
 			return err
 		}
 	}
@@ -122,10 +122,14 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) error {
 	return n.room(p, ask, on)
 }
 
-// early returns why a pod without a plan can't be bound to the node yet, or nil.
-func (n *node) early(c *capacity.Class) error {
+// early returns why a pod without a plan can't be bound to the node yet, or nil. The node may not be initialized before a DaemonSet's pod with
+// devices has removed its startup taint: such a pod waits for the kubelet only, which reports devices of its own account from then on.
+func (n *node) early(c *capacity.Class, daemon bool) error {
 	if !n.cached || !n.status.Managed || n.status.Initialized {
 		return nil
+	}
+	if daemon && c.Bind == capacity.BindInitialized {
+		return n.waitsUntil(c, capacity.BindRegistered)
 	}
 	return n.waits(c)
 }

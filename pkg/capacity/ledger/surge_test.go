@@ -101,3 +101,32 @@ func TestSurgeWithoutPods(t *testing.T) {
 		}
 	}
 }
+
+// What was reserved for the successor of a pod that had changed while it ran is for the pod that its controller really creates.
+func TestSuccessorOfAnotherClass(t *testing.T) {
+	l, now := webReserved(t)
+	next := deployed("one", 50) // it was resized, and got a label
+	next.Key = "unchanged"
+	if l.Expects(next) {
+		t.Error("the pod is expected before the drain has begun")
+	}
+	l.Begin("old")
+	for name, other := range map[string]*capacity.Class{"of another owner": ownedClass("a"), "too large": deployed("one", 200)} {
+		other.Key = "other"
+		if l.Adopt(capacity.PodRef{UID: "other"}, other, now) {
+			t.Errorf("a pod %s got the place", name)
+		}
+	}
+	if !l.Expects(next) || !l.Adopt(capacity.PodRef{UID: "next"}, next, now) {
+		t.Fatal("the pod gets nothing")
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+	if node, wait := l.Pin("next"); node != "new" {
+		t.Errorf("it is pinned to %q (%s)", node, wait)
+	}
+	if held, _ := l.Held("old"); len(held) != 0 || l.Holds("one", "") {
+		t.Errorf("still held: %v", held)
+	}
+}
