@@ -209,7 +209,7 @@ func sameOffer(a, b capacity.Offer) bool {
 
 // sameAvailability reports whether they are equal in what changes with what can be had from EC2.
 func sameAvailability(a, b *capacity.Offer) bool {
-	return a.Available == b.Available && a.Unsettled == b.Unsettled && a.Leaving == b.Leaving && a.NotJoined == b.NotJoined && a.Remaining == b.Remaining
+	return a.Available == b.Available && a.Unsettled == b.Unsettled && a.Leaving == b.Leaving && a.Remaining == b.Remaining
 }
 
 // refresh creates new types where availability has changed and keeps the others; if nothing has changed, it keeps the slice.
@@ -246,8 +246,7 @@ func (n *offered) availability() func(*capacity.InstanceType, capacity.Offer) ca
 	}
 	group := n.from.placement.ID
 	return func(t *capacity.InstanceType, o capacity.Offer) capacity.Offer {
-		o.NotJoined = n.gone.NotJoined(n.from.class.Name, o.CapacityType, t.Name, o.Zone)
-		o.Available, o.Remaining = zones[o.Zone] && !n.gone.Has(o.CapacityType, t.Name, o.Zone, group), 0
+		o.Available, o.Remaining = zones[o.Zone] && !n.gone.Has(o.CapacityType, t.Name, o.Zone, group) && !n.gone.NotJoined(n.from.class.Name, o.CapacityType, t.Name, o.Zone), 0
 		o.Unsettled, o.Leaving = n.gone.Unsettled(o.CapacityType, t.Name, o.Zone, group), n.gone.Recommended(o.CapacityType, t.Name, o.Zone)
 		if o.ReservationID != "" {
 			o.Remaining = (*n.left)[o.ReservationID]

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// notJoinedFor is how long a node class does without an offering, if it can, after an instance of both has not become a node in time.
+	// notJoinedFor is how long an offering is unavailable to a node class after an instance of both has not become a node in time.
 	notJoinedFor = 15 * time.Minute
 	// settlesAfter is for how long spot capacity that was unavailable has to be available again until nodes that do without it are replaced.
 	settlesAfter = 30 * time.Minute
@@ -100,8 +100,8 @@ func extend(all map[Scope]time.Time, s Scope, end time.Time) {
 }
 
 // NotJoined records that an instance of a node class launched as o has not become a node. Whatever the reason is, another offering is more likely
-// to work. It remains available: the class may have no other. That it is the class's own fault is likelier than that the offering is bad, so
-// other classes aren't affected.
+// to work, of this pool or of one with a lower weight. That it is the class's own fault is likelier than that the offering is bad, so other classes
+// aren't affected.
 func (e *Memory) NotJoined(nodeClass string, o capacity.OfferKey) {
 	s := scopeOf(o)
 	s.nodeClass = nodeClass

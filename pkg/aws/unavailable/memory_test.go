@@ -69,7 +69,7 @@ func TestSpotSettles(t *testing.T) {
 	at(53, false, false)
 }
 
-// An offering of which an instance has not become a node stays available, for all classes; the class does without it for a while if it can.
+// An offering of which an instance has not become a node is out for the class of that instance, for a while, and for no other.
 func TestNotJoined(t *testing.T) {
 	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	changes := 0
@@ -85,7 +85,7 @@ func TestNotJoined(t *testing.T) {
 			t.Errorf("after %d s: not joined is %v", seconds, !want)
 		}
 		if x.NotJoined("team-b", "spot", "m5.large", "a") || x.NotJoined("team-a", "spot", "m5.large", "b") || x.Has("spot", "m5.large", "a", "") || x.Unsettled("spot", "m5.large", "a", "") {
-			t.Errorf("after %d s: others suffer, or it is unavailable: %+v", seconds, x)
+			t.Errorf("after %d s: others suffer: %+v", seconds, x)
 		}
 	}
 	at(0, true)

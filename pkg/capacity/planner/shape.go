@@ -159,16 +159,12 @@ func (r *run) shape(n *node, strict bool) *shape {
 	return s
 }
 
-// sensible returns the candidates, sorted by price, without special hardware unless the node is planned as such, without offerings of which an
-// instance has not become a node unless it is planned as one (the cloud would take them for their price), and without spot offerings that are
-// dearer than the same node on demand.
+// sensible returns the candidates, sorted by price, without special hardware unless the node is planned as such, and without spot
+// offerings that are dearer than the same node on demand.
 func (r *run) sensible(n *node, candidates []int, like *catalog.Compatibility, need []int64) []int {
 	c := r.catalog
 	if !c.Special.Has(n.candidate) {
 		candidates = slices.DeleteFunc(slices.Clone(candidates), c.Special.Has)
-	}
-	if c.Surcharged && !c.Candidates[n.candidate].Offer.NotJoined {
-		candidates = slices.DeleteFunc(slices.Clone(candidates), func(b int) bool { return c.Candidates[b].Offer.NotJoined })
 	}
 	if len(candidates) == 0 || c.Candidates[n.candidate].Offer.CapacityType != capacity.CapacityTypeSpot {
 		return candidates

@@ -27,7 +27,7 @@ type Catalog struct {
 	reserved map[int]int
 	// Special are the candidates of special hardware.
 	Special packing.Bits
-	// Surcharged: some capacity counts as dearer than it is, because others are preferred to it.
+	// Surcharged: capacity that the cloud recommends to leave counts as dearer than it is.
 	Surcharged bool
 	// matched are the candidates that satisfy a pod's demands on nodes, by Asks.id.
 	matched map[string]packing.Bits
@@ -38,10 +38,6 @@ type Catalog struct {
 
 // leavingCosts is by how much capacity that the cloud recommends to leave counts as dearer: what is hardly dearer is preferred to it.
 const leavingCosts = 1.1
-
-// notJoinedCosts is by how much an offering counts as dearer of which an instance has not become a node. Another one is more likely to work, at any
-// price that is still sensible. If there is none it is tried again, since the instance may have failed by chance.
-const notJoinedCosts = 4
 
 // PoolOffers is a pool with the instance types that its requirements allow.
 type PoolOffers struct {
@@ -187,10 +183,6 @@ func (c *Catalog) addCandidates(p *PoolOffers, v int, opts *capacity.Options) {
 			if o.Leaving {
 				c.Surcharged = true
 				price *= leavingCosts
-			}
-			if o.NotJoined {
-				c.Surcharged = true
-				price *= notJoinedCosts
 			}
 			c.Candidates = append(c.Candidates, Candidate{Pool: p.Index, LabelChoice: v, typ: t, Offer: o, Price: price})
 		}

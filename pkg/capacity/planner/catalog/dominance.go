@@ -27,10 +27,8 @@ next:
 	return kept
 }
 
-// Lasting reports whether nothing is known against the candidate's capacity becoming a node and being there for a while.
-func (x *Candidate) Lasting() bool {
-	return !x.Offer.Unsettled && !x.Offer.Leaving && !x.Offer.NotJoined
-}
+// Lasting reports whether nothing is known against the candidate's capacity being there for a while.
+func (x *Candidate) Lasting() bool { return !x.Offer.Unsettled && !x.Offer.Leaving }
 
 // replaces reports whether candidate a, which costs no more than b, has all of b's capacity, takes no more from any budget, and may be bought
 // wherever b may.
