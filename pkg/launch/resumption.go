@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
@@ -138,7 +139,12 @@ func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, 
 		}
 	}
 	for _, claims := range later {
-		r.calls.wg.Go(func() { r.resume(ctx, claims[0].LaunchBatch, claims, all) })
+		r.calls.wg.Go(func() {
+			_ = panics.Catch(ctx, "launch", func() error { // as for those that recovery resumes
+				r.resume(ctx, claims[0].LaunchBatch, claims, all)
+				return nil
+			})
+		})
 	}
 	return left, nil
 }

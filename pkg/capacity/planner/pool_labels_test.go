@@ -99,6 +99,16 @@ func TestLabelsThatPodsAskFor(t *testing.T) {
 			}
 			return lines
 		}(), "\n") + "\n"},
+		{name: "no label, which the pool requires, beside more combinations than are listed", view: func(t *testing.T) *capacity.View {
+			v := viewOf(t, 1, asking("web", "cpu=100m", requires("team", "DoesNotExist")))
+			for i := range 20 {
+				labels := map[string]string{"team": numbered("team", 20)[i], "env": fmt.Sprintf("env-%d", i%4)}
+				v.Demand = append(v.Demand, demandOf(t, 0, asking(fmt.Sprintf("other-%02d", i), "cpu=100m", selects(labels))))
+			}
+			return and(and(v, "team", capacity.Exists), "env", capacity.In, "env-0", "env-1", "env-2", "env-3")
+		}, want: `
+			refused 1 web: default: none of 12 instance types has team does not exist
+			`},
 		{name: "a number above one", view: func(t *testing.T) *capacity.View { return and(one("gen", "Gt", "3")(t), "gen", capacity.Exists) }, want: bought},
 		{name: "a number above the pool's", view: func(t *testing.T) *capacity.View { return and(one("gen", "Gt", "5")(t), "gen", capacity.Gt, "2") }, want: bought},
 		{name: "any value but the least", view: func(t *testing.T) *capacity.View { return and(one("gen", "NotIn", "0")(t), "gen", capacity.Exists) }, want: bought},

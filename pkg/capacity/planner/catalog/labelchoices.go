@@ -11,9 +11,10 @@ const (
 	// maxCombined limits the combinations of values of a pool's open labels that are listed for all demand together, and for one node term
 	// where those are too many.
 	maxCombined = 64
-	// maxLabelChoices limits the choices of a pool. What asks for values beyond it is planned once the others have their nodes, since a
-	// choice is listed only while somebody asks for it.
+	// maxLabelChoices limits the choices of a pool, and maxListed how often its types are listed, once per choice. What asks for values beyond
+	// that is planned once the others have their nodes, since a choice is listed only while somebody asks for it.
 	maxLabelChoices = 512
+	maxListed       = 40_000
 )
 
 // openLabel is a custom label key that the requirements of a pool leave open, with the values that its nodes may get; the first is for
@@ -66,10 +67,15 @@ func (p *PoolOffers) openLabels(mentioned *Mentions) []labelChoice {
 		return p.combine(open)
 	}
 	// Too many combinations: those of each term by itself.
+	most := max(maxCombined, min(maxLabelChoices, maxListed/max(1, len(p.Allowed))))
 	var out []labelChoice
 	for _, term := range append([]capacity.Requirements{nil}, asked...) {
-		for _, choice := range p.combine(suiting(open, term)) {
-			if !slices.ContainsFunc(out, func(o labelChoice) bool { return maps.Equal(o.Labels, choice.Labels) }) && len(out) < maxLabelChoices {
+		values, ok := suiting(open, term)
+		if !ok {
+			continue
+		}
+		for _, choice := range p.combine(values) {
+			if len(out) < most && !slices.ContainsFunc(out, func(o labelChoice) bool { return maps.Equal(o.Labels, choice.Labels) }) {
 				out = append(out, choice)
 			}
 		}
@@ -77,10 +83,9 @@ func (p *PoolOffers) openLabels(mentioned *Mentions) []labelChoice {
 	return out
 }
 
-// suiting narrows the values to those that suit a term, and to at most maxCombined combinations. Where the term doesn't ask for a key, one
-// value does, unless pods are counted by it.
-func suiting(open []openLabel, term capacity.Requirements) []openLabel {
-	out := make([]openLabel, 0, len(open))
+// suiting narrows the values to those that suit a term, and to at most maxCombined combinations; false: the pool has no node for it. Where the
+// term doesn't ask for a key, one value does, unless pods are counted by it.
+func suiting(open []openLabel, term capacity.Requirements) (out []openLabel, ok bool) {
 	combined := 1
 	for _, l := range open {
 		r, asks := term[l.key]
@@ -88,7 +93,7 @@ func suiting(open []openLabel, term capacity.Requirements) []openLabel {
 		case asks:
 			l.values = slices.DeleteFunc(slices.Clone(l.values), func(v labelValue) bool { return !v.allows(r) })
 			if len(l.values) == 0 {
-				return nil // the pool has no node for it
+				return nil, false
 			}
 		case !l.counted:
 			l.values = l.values[:1]
@@ -97,7 +102,7 @@ func suiting(open []openLabel, term capacity.Requirements) []openLabel {
 		combined *= len(l.values)
 		out = append(out, l)
 	}
-	return out
+	return out, true
 }
 
 // combine returns the pool's labels with each combination of the values.
