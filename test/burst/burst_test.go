@@ -57,7 +57,7 @@ func TestOnePlanIsTheYardstick(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	of := func(cost float64, bound time.Duration) outcome { return outcome{cost: cost, bound: bound} }
-	r := report{compared: true, lone: []time.Duration{300 * time.Millisecond, 200 * time.Millisecond, 900 * time.Millisecond}, results: []result{
+	r := report{compared: true, lone: []time.Duration{300 * time.Millisecond, 200 * time.Millisecond, 900 * time.Millisecond}, loneBaseline: []time.Duration{250 * time.Millisecond}, results: []result{
 		{arrival: arrival{name: "a"}, planned: 1, ours: []outcome{of(1.21, 3*time.Second), of(1, 5*time.Second)}, baseline: []outcome{of(2, time.Second), of(2, 4*time.Second)}},
 		{arrival: arrival{name: "b"}, planned: 2, ours: []outcome{of(2.2, time.Second)}, baseline: []outcome{of(4, 2*time.Second)}},
 	}}
@@ -67,7 +67,7 @@ func TestReport(t *testing.T) {
 	if !strings.HasSuffix(text, "\nburst: cost 1.100 worst 1.100 lonePodMillis 300\n") {
 		t.Errorf("the last line of\n%s", text)
 	}
-	for _, want := range []string{"baseline: cost 2.000 worst 2.000", "+1.5", "-1.0"} {
+	for _, want := range []string{"baseline: cost 2.000 worst 2.000 lonePodMillis 250", "+1.5", "-1.0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q isn't in\n%s", want, text)
 		}

@@ -102,18 +102,25 @@ func (o *options) run(ctx context.Context, dir string) error {
 		r.results = append(r.results, one)
 		one.say()
 	}
+	alone := result{arrival: lone()}
 	for range o.lone {
-		a := lone()
-		out, err := o.once(ctx, dir, &o.ours, &a)
-		if err != nil {
+		if err := o.pair(ctx, dir, &alone); err != nil {
 			return err
 		}
-		standalone.Say("lone: CreateFleet %s after the first failed cycle, bound after %s", out.decided.Round(time.Millisecond), out.bound.Round(time.Millisecond))
-		r.lone = append(r.lone, out.decided)
 	}
+	r.lone, r.loneBaseline = decisions("ours", alone.ours), decisions("baseline", alone.baseline)
 	fmt.Println()
 	r.print(os.Stdout)
 	return nil
+}
+
+// decisions returns how long the runs took from the first failed cycle to CreateFleet.
+func decisions(name string, runs []outcome) (out []time.Duration) {
+	for _, o := range runs {
+		standalone.Say("lone, %s: CreateFleet %s after the first failed cycle, bound after %s", name, o.decided.Round(time.Millisecond), o.bound.Round(time.Millisecond))
+		out = append(out, o.decided)
+	}
+	return out
 }
 
 // pair runs a burst, and once more with the baseline, if there is one.

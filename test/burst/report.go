@@ -65,9 +65,9 @@ func (o *outcome) text() string {
 
 // report is everything that is printed in the end.
 type report struct {
-	results  []result
-	lone     []time.Duration
-	compared bool
+	results            []result
+	lone, loneBaseline []time.Duration
+	compared           bool
 }
 
 func (r *report) print(out io.Writer) {
@@ -90,22 +90,22 @@ func (r *report) print(out io.Writer) {
 	}
 	_ = table.Flush() // standard output
 	if r.compared && len(theirs) > 0 {
-		fmt.Fprintf(out, "\nbaseline: cost %.3f worst %.3f\n", geometricMean(theirs), slices.Max(theirs))
+		fmt.Fprintf(out, "\nbaseline: %s\n", figures(theirs, r.loneBaseline))
 	}
-	fmt.Fprintf(out, "\n%s\n", r.summary(ours))
+	fmt.Fprintf(out, "\nburst: %s\n", figures(ours, r.lone))
 }
 
-// summary is the last line.
-func (r *report) summary(ours []float64) string {
+// figures are the costs of the bursts, as ratios, and the time that a lone pod takes.
+func figures(ratios []float64, lone []time.Duration) string {
 	mean, worst := math.NaN(), math.NaN()
-	if len(ours) > 0 {
-		mean, worst = geometricMean(ours), slices.Max(ours)
+	if len(ratios) > 0 {
+		mean, worst = geometricMean(ratios), slices.Max(ratios)
 	}
-	lone := "none"
-	if len(r.lone) > 0 {
-		lone = fmt.Sprint(median(r.lone).Milliseconds())
+	millis := "none"
+	if len(lone) > 0 {
+		millis = fmt.Sprint(median(lone).Milliseconds())
 	}
-	return fmt.Sprintf("burst: cost %.3f worst %.3f lonePodMillis %s", mean, worst, lone)
+	return fmt.Sprintf("cost %.3f worst %.3f lonePodMillis %s", mean, worst, millis)
 }
 
 func geometricMean(of []float64) float64 {
