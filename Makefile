@@ -6,6 +6,8 @@
 # make chaos    runs the whole program under virtual time while everything around it breaks; HISTORIES=20, SEED=1
 # make scenes   runs the whole program under virtual time in worlds written by hand, a day each: lasting faults, and
 #               everyday events that must pause nothing; SCENE=name
+# make burst    measures what bursts of pods cost, compared with one plan that knows all pods, and how long they take; BASELINE=another scheduler's
+#               binary, PAIRS=1, BURST_PODS=100,300, BURST_RATES=25,100,500, BURST=name
 # make soak     keeps 2,000 nodes busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
 # make fidelity runs random worlds through the real scheduler and checks them from the API and the EC2 journal; WORLDS=200,
 #               or WORLD=7 for one of them, printed step by step; SMALL=1 for those of make test
@@ -43,7 +45,7 @@ say = @printf '\n== %s\n'
 # API servers go on writing after the test that failed, so that the last lines of a long log wouldn't name it.
 what-failed = { printf '\n== what failed\n'; grep -a -A 4 -E '^ *--- FAIL|^panic: |^FAIL[[:space:]]' bin/integration.log; exit 1; }
 
-.PHONY: build test verify unit integration demo sandbox bench chaos scenes soak fidelity repack day scores peer neighbour compat rollout scalein dashboards chart manifests image push notice release-check release-notes clean
+.PHONY: build test verify unit integration demo sandbox bench burst chaos scenes soak fidelity repack day scores peer neighbour compat rollout scalein dashboards chart manifests image push notice release-check release-notes clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -114,6 +116,11 @@ sandbox:
 bench:
 	$(say) 'benchmarks: some minutes, and the quieter the machine the better (docs/performance.md)'
 	@go test -bench . -timeout 90m ./test/bench/... | go run ./test/bench/table
+
+burst:
+	$(say) 'burst: about ten minutes, and as long again with a baseline (BASELINE, PAIRS, BURST_PODS, BURST_RATES, BURST)'
+	@go run ./test/burst $(if $(BASELINE),-baseline $(BASELINE)) $(if $(PAIRS),-pairs $(PAIRS)) $(if $(BURST_PODS),-pods $(BURST_PODS)) \
+	  $(if $(BURST_RATES),-rates $(BURST_RATES)) $(if $(BURST),-only $(BURST))
 
 HISTORIES ?= 20
 SEED ?= 1

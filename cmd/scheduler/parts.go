@@ -111,6 +111,10 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	p.pending = pending.New(pending.Config{Schedulers: names(profiles), Others: provisionFor(profiles), Lister: cc.InformerFactory.Core().V1().Pods().Lister(), Events: p.events},
 		d.reservations, d.classes)
 	owners := pending.NewOwners(cc.InformerFactory)
+	arrivals := pending.NewArrivals(owners, p.pending, d.clock)
+	if err := arrivals.Watch(cc.InformerFactory); err != nil {
+		return err
+	}
 	boundTo := podsOn(cc.InformerFactory.Core().V1().Pods().Informer())
 	p.spending = spending.New(
 		spending.Config{NewImageNodes: *args.NewImageNodes, Budget: spending.Budget{DollarsPerHour: args.MaxDollarsPerHour, LaunchesPerMinute: args.MaxLaunchesPerMinute}},
@@ -128,7 +132,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(), Claims: p.store, World: world, Recheck: recheck, Planner: planner.New(), Rooms: planner.New(),
 		Nodes: nodeBuilder{}, Cluster: apiserver.New(p.client, boundTo), Queue: queue{sched}, Events: p.events,
-		Pending: p.pending, Owners: owners, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Spare: func(pool string) (wanted, known bool) { return p.ending.Spare(pool) }, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
+		Pending: p.pending, Owners: owners, Expected: arrivals.Expected, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Spare: func(pool string) (wanted, known bool) { return p.ending.Spare(pool) }, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
 	p.groups.changed = p.launch.Triggers.Changed
 	daemons.OnChange(p.launch.Triggers.DaemonsChanged)

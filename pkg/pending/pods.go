@@ -45,8 +45,9 @@ type Pods struct {
 	Classes      *Classes
 	left         func() // a pod has left its node, or needs less of it; set before the first event
 
-	mu   sync.Mutex
-	pods map[types.UID]arrival
+	mu        sync.Mutex
+	pods      map[types.UID]arrival
+	newcomers newcomers
 	// owned is the number of live pods per controller, bound or not, whichever scheduler they use.
 	owned map[types.UID]int
 	// ending are, per node, the bound pods that are being deleted, with the time at which each one's grace period is over.
@@ -136,6 +137,9 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	a, known := p.pods[pod.UID]
 	if !known {
 		a.seen = p.reservations.Now()
+		if p.ours[pod.Spec.SchedulerName] && objects.DaemonSetKey(pod) == "" {
+			p.newcomers.add(pod.UID, a.seen)
+		}
 	}
 	why, news := "", false
 	if err != nil {

@@ -19,8 +19,9 @@ type Provisioner struct {
 	recovery   Recovery
 	triggers   *Triggers
 	clock      clock.WithTicker
-	// A burst is planned when no pod has arrived for batchIdle, or at the latest batchMax after its first pod.
+	// A burst is planned when no pod has arrived for batchIdle and none is expected, or at the latest batchMax after its first pod.
 	batchIdle, batchMax time.Duration
+	expected            func() bool
 	bookings            func(context.Context)
 }
 
@@ -63,7 +64,9 @@ func (p *Provisioner) settle(ctx context.Context) bool {
 		case <-p.triggers.plan:
 			idle.Stop()
 		case <-idle.C():
-			return true
+			if !p.expected() {
+				return true
+			}
 		case <-limit.C():
 			idle.Stop()
 			return true

@@ -16,12 +16,13 @@ import (
 )
 
 // Ledger is the ledger behind a lock. The plugins call it in the scheduling cycle, so it never waits: no other call is made under its
-// lock. The cost of a call in a cycle grows not with the cluster, but with the number of reservations: Gate and Pin count the pods of the
-// pod's class that wait before it, Submit, Assume, Unassume and Settled read the reservations of that class, its node and its group, Object
-// those of the node, and Apart, once in a cycle, all classes that have reservations. Submit and Unassume read all pods in the ledger when
-// the node has changed after their gates opened. Gated, Knows, Watches, Refused and Unwatched are O(1). The launch controller's steps (Tick
-// each second, the writing of a plan) read every pod and node in the ledger, and cycles wait for them. A panic under the lock ends the
-// process: the ledger would be half changed, and the next start rebuilds its content.
+// lock. The cost of a call in a cycle grows not with the cluster, but with the number of reservations: Pin counts the pods of the pod's
+// class that wait before it, as does Gate, which is asked only where its reason is logged. Submit, Assume, Unassume and Settled read the
+// reservations of that class, its node and its group, Object those of the node, and Apart, once in the cycle of a pod that is not pinned,
+// all classes. Submit and Unassume read all pods in the ledger when the node has changed after their gates opened. Gated, Knows, Watches,
+// Refused and Unwatched are O(1). The launch controller's steps (Tick each second, the writing of a plan) read every pod and node in the
+// ledger, and cycles wait for them. BenchmarkGrowth (test/bench) measures all of this. A panic under the lock ends the process: the ledger
+// would be half changed, and the next start rebuilds its content.
 //
 // Lock order: the scheduling queue's lock is taken before that of Ledger (PreEnqueue), which never calls out.
 type Ledger struct {
@@ -237,7 +238,7 @@ func (r *Ledger) Free(uid types.UID) bool {
 	return !r.taken[uid] && !r.ledger.Knows(uid)
 }
 
-// Gate reports whether the pod has to stay out of the scheduling queue, and what it waits for.
+// Gate is Gated with what the pod waits for.
 func (r *Ledger) Gate(uid types.UID) (closed bool, why string) {
 	if r.Idle() {
 		return false, ""
@@ -246,7 +247,7 @@ func (r *Ledger) Gate(uid types.UID) (closed bool, why string) {
 	return closed, why
 }
 
-// Gated is Gate without the reason, and O(1): it is called for every waiting pod at every new Node.
+// Gated reports whether the pod has to stay out of the scheduling queue. It is O(1): the queue may ask about all waiting pods at once.
 func (r *Ledger) Gated(uid types.UID) (closed bool) {
 	if r.Idle() {
 		return false

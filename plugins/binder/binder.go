@@ -137,25 +137,25 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 		class = capacity.Unplannable(pod, err)
 	}
 	c.ask.Class = class
-	if !c.ask.DaemonSet {
+	var wait string
+	if b.ledger.Knows(pod.UID) {
+		c.pin, wait = b.ledger.Pin(pod.UID)
+	}
+	// Apart looks at every class of the ledger. For a pod that may only go to the node planned for it the plan has done so.
+	if !c.ask.DaemonSet && c.pin == "" {
 		c.ask.Apart = b.ledger.Apart(pod.UID, class, err != nil || class.Priority >= scheduling.SystemCriticalPriority)
 	}
 	c.unplannable = err != nil
 	c.refused = len(c.ask.Apart) > 0 && b.ledger.Refused(pod.UID)
 	state.Write(stateKey, c)
-	if !b.ledger.Knows(pod.UID) {
-		return nil, nil
-	}
-	node, wait := b.ledger.Pin(pod.UID)
-	if wait != "" {
+	switch {
+	case wait != "":
 		// Pending would express this better, but the framework treats it as an error here.
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, wait)
-	}
-	if node == "" {
+	case c.pin == "":
 		return nil, nil
 	}
-	c.pin = node
-	return &fwk.PreFilterResult{NodeNames: sets.New(node)}, nil
+	return &fwk.PreFilterResult{NodeNames: sets.New(c.pin)}, nil
 }
 
 // PreFilterExtensions returns nil: what other pods do on a node changes nothing in the ledger.

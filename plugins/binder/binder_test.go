@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -67,11 +68,30 @@ func TestPreEnqueue(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			tc.history(w)
-			if diff := cmp.Diff(tc.want, answerOf((&Gate{ledger: w.reservations}).PreEnqueue(t.Context(), pod("web")))); diff != "" {
+			verbose := klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(4))))
+			if diff := cmp.Diff(tc.want, answerOf((&Gate{ledger: w.reservations}).PreEnqueue(verbose, pod("web")))); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+			if tc.want != success {
+				tc.want.Reason = gated
+			}
+			quiet := klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(3))))
+			if diff := cmp.Diff(tc.want, answerOf((&Gate{ledger: unexplained{w.reservations, t}}).PreEnqueue(quiet, pod("web")))); diff != "" {
+				t.Errorf("answer where reasons are not logged (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// unexplained is a ledger that must not be asked for reasons: they take longer to find the more pods wait.
+type unexplained struct {
+	Ledger
+	*testing.T
+}
+
+func (u unexplained) Gate(uid types.UID) (bool, string) {
+	u.Errorf("the ledger is asked what pod %s waits for", uid)
+	return u.Ledger.Gate(uid)
 }
 
 func TestSignPod(t *testing.T) {

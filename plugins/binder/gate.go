@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/dovetail-scheduler/dovetail/plugins/pluginargs"
@@ -40,12 +41,22 @@ func NewGate(l Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Pl
 // Name returns the plugin's name.
 func (g *Gate) Name() string { return GateName }
 
-// PreEnqueue rejects the pod while its gate is closed.
-func (g *Gate) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
-	if closed, why := g.ledger.Gate(pod.UID); closed {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+// gated is what PreEnqueue answers where nobody reads more.
+const gated = "capacity for the pod is being planned or launched"
+
+// PreEnqueue rejects the pod while its gate is closed. The queue calls it under its lock, also for all gated pods at once when it looks again at
+// those that have waited for long. It only logs the reason, which takes longer to find the more pods of the class wait, so the reason is left
+// out where it would not be logged.
+func (g *Gate) PreEnqueue(ctx context.Context, pod *corev1.Pod) *fwk.Status {
+	if !g.ledger.Gated(pod.UID) {
+		return nil
 	}
-	return nil
+	if klog.FromContext(ctx).V(4).Enabled() {
+		if closed, why := g.ledger.Gate(pod.UID); closed {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+		}
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, gated)
 }
 
 // EventsToRegister registers no event. Without this method the queue would assume that the plugin is interested in all of them.

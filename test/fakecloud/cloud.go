@@ -224,8 +224,11 @@ func (c *Cloud) ObserveNode(cloudprovider.RegisteredNode) {}
 // OnLearned does nothing: there is nothing to learn.
 func (c *Cloud) OnLearned(func(nodeClass, value string) error) {}
 
+// HoldChanged does nothing: nothing is made for a class.
+func (c *Cloud) HoldChanged() {}
+
 // NotJoined does nothing: the next instance is of the same offering.
-func (c *Cloud) NotJoined(capacity.OfferKey) {}
+func (c *Cloud) NotJoined(string, capacity.OfferKey) {}
 
 // Interrupted does nothing, likewise.
 func (c *Cloud) Interrupted(capacity.OfferKey) {}

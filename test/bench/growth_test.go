@@ -1,0 +1,221 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/plugins/binder"
+)
+
+// growthPods is how many pods the ledger has in the worlds of BenchmarkGrowth.
+var growthPods = flag.Int("growth.pods", 100_000, "pods in the ledger of BenchmarkGrowth; half as many are of the one class, a fiftieth keep apart")
+
+// podsPerNode is how many of them are planned for each node.
+const podsPerNode = 100
+
+// crowded is a ledger full of pods.
+type crowded struct {
+	*rig
+	gate   fwk.PreEnqueuePlugin
+	gated  []*corev1.Pod // planned for nodes that are being launched
+	opened []*corev1.Pod // planned for nodes that exist: they may be bound
+	kind   func(*corev1.Pod)
+}
+
+// BenchmarkGrowth measures what a scheduling cycle asks of the ledger, and for how long the launcher's steps hold its lock, in clusters that
+// the other benchmarks don't have: every pod is a class of its own (Jobs, Spark executors, workflows); half of the pods are of one class;
+// pods that keep apart from each other, of which as many were refused as nodes boot. p50-us, p99-us and p99.9-us are of one call.
+func BenchmarkGrowth(b *testing.B) {
+	n := *growthPods
+	for _, world := range []struct {
+		name string
+		fill func(*crowded)
+	}{
+		{"classes", func(c *crowded) { c.fill(n, func(i int) string { return fmt.Sprintf("job-%d", i) }) }},
+		{"class", func(c *crowded) {
+			c.fill(n/2, func(int) string { return "array" })
+			c.fill(n/2, func(i int) string { return fmt.Sprintf("other-%d", i%20) })
+		}},
+		{"apart", func(c *crowded) { c.keepApart(n / 50) }},
+	} {
+		b.Run(world.name, func(b *testing.B) {
+			c := &crowded{rig: newRig(b), kind: kinds[0].shape}
+			gate, err := binder.NewGate(c.reservations)(c.ctx, nil, c.profile(withPlugins))
+			if err != nil {
+				b.Fatal(err)
+			}
+			c.gate = gate.(fwk.PreEnqueuePlugin)
+			world.fill(c)
+			c.measure(b)
+		})
+	}
+}
+
+// fill adds pods, nine of ten planned for nodes that are being launched and one for nodes that exist.
+func (c *crowded) fill(n int, app func(i int) string) {
+	c.Helper()
+	var gated, opened []*corev1.Pod
+	for i := range n {
+		p := c.pod(app(i), "100m", c.kind)
+		if i%10 == 0 {
+			opened = append(opened, p)
+		} else {
+			gated = append(gated, p)
+		}
+	}
+	name := fmt.Sprintf("fill-%d", c.seq)
+	c.plan(name+"-booting", gated, max(1, len(gated)/podsPerNode))
+	c.planExisting(name+"-there", opened, max(1, len(opened)/podsPerNode), ledger.NodeStatus{Managed: true, Registered: true, Ready: true})
+	c.gated, c.opened = append(c.gated, gated...), append(c.opened, opened...)
+}
+
+// planExisting reserves capacity for the pods on existing nodes.
+func (c *crowded) planExisting(prefix string, pods []*corev1.Pod, nodes int, status ledger.NodeStatus) {
+	c.Helper()
+	for _, p := range pods {
+		c.reservations.Submit(refOf(p), c.class(p))
+	}
+	placements := c.placements(prefix, pods, nodes)
+	c.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+		for i := range nodes {
+			l.Existing(fmt.Sprintf("%s-%d", prefix, i), status)
+		}
+		l.Commit(prefix, placements, now)
+	})
+}
+
+// keepApart adds nodes that boot, each with a reservation for a pod that keeps apart from its like, and as many such pods that were refused.
+func (c *crowded) keepApart(n int) {
+	c.Helper()
+	c.kind = kinds[3].shape
+	var planned, refused []*corev1.Pod
+	for range n {
+		planned, refused = append(planned, c.pod("apart", "100m", c.kind)), append(refused, c.pod("apart", "100m", c.kind))
+	}
+	c.planExisting("booting", planned, n, ledger.NodeStatus{Managed: true})
+	var uids []types.UID
+	for _, p := range refused {
+		c.reservations.Submit(refOf(p), c.class(p))
+		uids = append(uids, p.UID)
+	}
+	c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Refuse(uids, "the pool's limit is reached", false, now) })
+	c.gated, c.opened = planned, planned
+	for _, p := range refused[:min(100, n)] { // as their cycles would
+		ask := &ledger.Ask{UID: p.UID, Class: c.class(p), Apart: c.reservations.Apart(p.UID, c.class(p), false)}
+		for i := range n {
+			if node := fmt.Sprintf("booting-%d", i); c.reservations.Object(node, ask, nothing{}) != nil {
+				c.reservations.TurnAway(node, refOf(p), false)
+			}
+		}
+	}
+}
+
+// nothing is a node without pods and without limits.
+type nothing struct{}
+
+func (nothing) Requested(corev1.ResourceName) int64   { return 0 }
+func (nothing) Allocatable(corev1.ResourceName) int64 { return 1 << 60 }
+func (nothing) Volumes(string) int64                  { return 0 }
+func (nothing) Daemon(string) bool                    { return true }
+
+// measure runs a benchmark for each of the calls.
+func (c *crowded) measure(b *testing.B) {
+	ctx := context.Background()
+	fresh := func(i int) *corev1.Pod { return c.pod(fmt.Sprintf("fresh-%d", i%20), "100m", c.kind) }
+	var used []*corev1.Pod
+	forget := func() {
+		c.gone(used)
+		used = used[:0]
+	}
+	c.each(b, "PostFilter", func(i int) func() {
+		if len(used) == batch {
+			forget()
+		}
+		p := fresh(i)
+		used = append(used, p)
+		return func() { c.provision.PostFilter(ctx, nil, p, framework.NewDefaultNodeToStatus()) }
+	})
+	forget()
+	c.each(b, "PreEnqueue", func(i int) func() {
+		p := c.gated[i*7919%len(c.gated)]
+		return func() { c.gate.PreEnqueue(ctx, p) }
+	})
+	c.each(b, "PreFilter", func(i int) func() {
+		p := fresh(i)
+		c.class(p) // Classes have computed it in PreEnqueue's time
+		return func() { c.binder.PreFilter(ctx, framework.NewCycleState(), p, nil) }
+	})
+	c.each(b, "PreFilter-planned", func(i int) func() {
+		p := c.opened[i*7919%len(c.opened)]
+		c.class(p)
+		return func() { c.binder.PreFilter(ctx, framework.NewCycleState(), p, nil) }
+	})
+	c.each(b, "bind", func(i int) func() {
+		p := c.opened[i*7919%len(c.opened)]
+		return func() {
+			if node, _ := c.reservations.Pin(p.UID); node != "" && c.reservations.Assume(p.UID, node, false) == nil {
+				c.reservations.Unassume(p.UID, node)
+			}
+		}
+	})
+	c.each(b, "deleted", func(i int) func() {
+		if len(used) == 0 {
+			for j := range batch {
+				p := fresh(j)
+				c.reservations.Submit(refOf(p), c.class(p))
+				used = append(used, p)
+			}
+		}
+		p := used[len(used)-1]
+		used = used[:len(used)-1]
+		return func() { c.gone([]*corev1.Pod{p}) }
+	})
+	forget()
+	c.each(b, "Tick", func(int) func() {
+		return func() { c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) }) }
+	})
+	c.each(b, "QueuedPods", func(int) func() {
+		return func() { c.reservations.Read(func(l ledger.Reader) { l.QueuedPods() }) }
+	})
+	c.each(b, "commit-20-pods", func(i int) func() {
+		var pods []*corev1.Pod
+		for j := range 20 {
+			pods = append(pods, fresh(j))
+			c.reservations.Submit(refOf(pods[j]), c.class(pods[j]))
+		}
+		prefix := fmt.Sprintf("late-%d", i)
+		placements := c.placements(prefix, pods, 1)
+		return func() {
+			c.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+				l.AddNode(prefix+"-0", &capacity.Node{}, nil, true, now)
+				l.Commit(prefix, placements, now)
+			})
+		}
+	})
+}
+
+// each runs a benchmark of calls that prepare makes, without the time that it takes to make them.
+func (c *crowded) each(b *testing.B, name string, prepare func(i int) func()) {
+	b.Run(name, func(b *testing.B) {
+		var took samples
+		for i := 0; b.Loop(); i++ {
+			call := prepare(i)
+			start := time.Now()
+			call()
+			took = append(took, time.Since(start))
+		}
+		report(b, map[string]float64{
+			"p50-us": microseconds(took.quantile(0.5)), "p99-us": microseconds(took.quantile(0.99)), "p99.9-us": microseconds(took.quantile(0.999)),
+		})
+	})
+}
