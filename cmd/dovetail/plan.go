@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog/builtin"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
@@ -33,6 +34,9 @@ const planExamples = `  # Once, with AWS credentials: write down what the region
 
   # What would this application cost, on the NodePools in pools/?
   dovetail plan -f app/ -f pools/ --catalog catalog.json
+
+  # Roughly, without an AWS account.
+  dovetail plan -f app/ -f pools/ --catalog builtin
 
   # From a chart, with a general-purpose NodePool, node by node.
   helm template my-app | dovetail plan -f - --default-pool --catalog catalog.json -o wide
@@ -68,7 +72,7 @@ func planCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or folder with manifests, - for standard input; may be given several times")
-	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices, as 'dovetail catalog' writes them")
+	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices: a file that 'dovetail catalog' wrote, or builtin, a table with prices of us-west-2 in 2026")
 	flags.StringArrayVar(&f.existing, "existing", nil, "file with existing objects: nodes, pods and more, as 'kubectl get ... -A -o json' prints them")
 	flags.BoolVar(&f.defaultPool, "default-pool", false, "add a NodePool for general use: c, m and r machines from generation 5 on, amd64, on demand")
 	flags.StringVar(&f.config, "config", "", "the scheduler's configuration, for its profiles and the settings of Provision (default: as if it said nothing)")
@@ -165,24 +169,44 @@ func (f *planFlags) check(given func(string) bool) error {
 
 func (f *planFlags) readCatalog(sizes aws.OfflineConfig) (*aws.Offline, error) {
 	if f.catalog == "" {
-		return nil, errors.New("--catalog is required: prices and machines differ by region and day, so that this program has none of its own. " +
-			"Write them down once with AWS credentials: dovetail catalog --region REGION -o catalog.json")
+		return nil, errors.New("--catalog is required: prices and machines differ by region and day. " +
+			"Write them down once with AWS credentials: dovetail catalog --region REGION -o catalog.json. " +
+			"Or take --catalog builtin, a table with prices of us-west-2 in 2026")
 	}
-	file, err := os.Open(f.catalog)
+	sizes.Zones = f.zones
+	return readCatalog(f.catalog, "", nil, sizes)
+}
+
+// builtinCatalog is the value of --catalog that stands for the table in pkg/aws/catalog/builtin.
+const builtinCatalog = "builtin"
+
+// readCatalog reads the file that --catalog names, or the built-in table for a region with these zones.
+func readCatalog(name, region string, zones []string, sizes aws.OfflineConfig) (*aws.Offline, error) {
+	read, err := openCatalog(name, region, zones)
+	if err != nil {
+		return nil, err
+	}
+	prepared, err := aws.NewOffline(read, sizes)
+	if err != nil {
+		return nil, fmt.Errorf("--catalog %s: %w", name, err)
+	}
+	return prepared, nil
+}
+
+func openCatalog(name, region string, zones []string) (*catalog.File, error) {
+	if name == builtinCatalog {
+		return builtin.Catalog(region, zones)
+	}
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("--catalog: %w", err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	read, err := catalog.Read(file)
 	if err != nil {
-		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)
+		return nil, fmt.Errorf("--catalog %s: %w", name, err)
 	}
-	sizes.Zones = f.zones
-	catalog, err := aws.NewOffline(read, sizes)
-	if err != nil {
-		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)
-	}
-	return catalog, nil
+	return read, nil
 }
 
 func (f *planFlags) print(cmd *cobra.Command, r *offline.Report) error {

@@ -71,6 +71,9 @@ var Rules = []Rule{
 	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
 	{"pkg/aws", append(own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "edges don't know each other, nor who uses them"},
 
+	{"cmd/scheduler", own("pkg/aws/catalog/builtin"), "it buys by AWS's prices, never by those of a table"},
+	{"pkg", own("pkg/aws/catalog/builtin"), "only the user's tool counts with prices of a table"},
+
 	{"pkg/karpenter", []string{awsSDK, ec2Types}, "API objects are read and written without a cloud at hand; what is in a node class is the cloud's business"},
 	{"pkg/karpenter", []string{framework, scheduler}, "API objects have nothing to do with a scheduling cycle"},
 	{"pkg/karpenter", append(own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "edges don't know each other, nor who uses them"},
