@@ -138,6 +138,13 @@ var Rules = []Rule{
 	{"pkg/offline", []string{awsSDK}, "what there is to buy comes in as values: a plan offline asks nobody"},
 	{"pkg/offline", own("pkg/aws", "pkg/disruption", "plugins"), "it only introduces rooms of the production path to manifests; cmd brings the catalogue"},
 
+	{"pkg/livecluster", []string{framework, scheduler + "/pkg/scheduler", awsSDK}, "it lists what an API server has, and takes no object apart"},
+	{"pkg/livecluster", append(own("pkg/aws", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "pkg/offline", "plugins"), launching...), "it reads for whoever explains"},
+	{"pkg/whatif", []string{awsSDK}, "it changes copies of objects and asks nobody"},
+	{"pkg/whatif", own("pkg/aws", "pkg/disruption", "pkg/livecluster", "plugins"), "the planner says what would happen"},
+	{"pkg/explain", []string{awsSDK}, "it explains a cluster that was read, and asks nobody"},
+	{"pkg/explain", own("pkg/aws", "pkg/disruption", "pkg/livecluster", "plugins"), "what was decided is on objects; it doesn't decide again"},
+
 	{"plugins", []string{awsSDK, ec2Types, karpTypes, runtime}, "a door translates framework calls and knows nothing behind the ledger"},
 	{"plugins", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption"), "a scheduling cycle waits for no cloud, no API object and no simulation"},
 

@@ -79,6 +79,14 @@ type Refused struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Reason    string `json:"reason"`
+	// Pools are the reasons of each pool that could serve the pod; empty if the pod itself is the reason.
+	Pools []PoolReason `json:"pools,omitempty"`
+}
+
+// PoolReason is the first constraint of a pod that nothing in a pool meets.
+type PoolReason struct {
+	Pool   string `json:"pool"`
+	Reason string `json:"reason"`
 }
 
 // Explanation is why a pod is placed where it is.
@@ -114,7 +122,11 @@ func newReport(view *capacity.View, plan *capacity.Plan, refused []Refused) *Rep
 	}
 	for _, one := range plan.Refused {
 		for _, pod := range one.Pods {
-			r.Refused = append(r.Refused, Refused{pod.Namespace, pod.Name, one.Message})
+			refusal := Refused{Namespace: pod.Namespace, Name: pod.Name, Reason: one.Message}
+			for _, why := range one.Reasons {
+				refusal.Pools = append(refusal.Pools, PoolReason(why))
+			}
+			r.Refused = append(r.Refused, refusal)
 		}
 	}
 	r.Refused = append(r.Refused, refused...)
