@@ -30,10 +30,13 @@ type clusterFlags struct {
 	catalog  string
 	config   string
 	patience time.Duration
+	// zones and memoryOverhead are those of offline plans; only 'dovetail plan' has flags for them.
+	zones          []string
+	memoryOverhead float64
 }
 
 func newClusterFlags() clusterFlags {
-	return clusterFlags{kube: genericclioptions.NewConfigFlags(true), catalog: builtinCatalog}
+	return clusterFlags{kube: genericclioptions.NewConfigFlags(true), catalog: builtinCatalog, memoryOverhead: defaultMemoryOverhead}
 }
 
 // add adds all of these flags.
@@ -78,8 +81,8 @@ type seen struct {
 	notes  []string
 }
 
-// look reads the cluster, or the file in its place. extra are files that count in addition.
-func (f *clusterFlags) look(cmd *cobra.Command, extra []string, of ...about) (*seen, error) {
+// look reads the cluster, or the file in its place. What input names counts in addition.
+func (f *clusterFlags) look(cmd *cobra.Command, input manifest.Options, of ...about) (*seen, error) {
 	snapshot := &livecluster.Snapshot{}
 	installed := ""
 	if len(f.existing) == 0 {
@@ -98,13 +101,14 @@ func (f *clusterFlags) look(cmd *cobra.Command, extra []string, of ...about) (*s
 		}
 	}
 	warn(cmd, snapshot.Warnings)
-	set, err := manifest.Read(manifest.Options{Manifests: extra, Existing: f.existing, Cluster: snapshot.Listings, Stdin: cmd.InOrStdin(), Definitions: definitions})
+	input.Existing, input.Cluster, input.Stdin, input.Definitions = f.existing, snapshot.Listings, cmd.InOrStdin(), definitions
+	set, err := manifest.Read(input)
 	if err != nil {
 		return nil, err
 	}
 	out := &seen{}
 	settings := offline.Settings{NodeClass: nodeclass.Kind, Legacy: nodeclass.Legacy{}, Clock: clock.RealClock{}, Plan: capacity.Options{Effort: effortOf(defaultBudget)}}
-	sizes := aws.OfflineConfig{VMMemoryOverheadPercent: defaultMemoryOverhead}
+	sizes := aws.OfflineConfig{VMMemoryOverheadPercent: f.memoryOverhead}
 	config, err := f.schedulerConfig(installed)
 	switch {
 	case err != nil:
@@ -116,6 +120,7 @@ func (f *clusterFlags) look(cmd *cobra.Command, extra []string, of ...about) (*s
 		out.notes = append(out.notes, "the scheduler's configuration isn't known, so that its settings have their defaults (--config names it)")
 	}
 	region, zones := whereabouts(set)
+	sizes.Zones = f.zones
 	if out.prices, err = readCatalog(f.catalog, region, zones, sizes); err != nil {
 		return nil, err
 	}

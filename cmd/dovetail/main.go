@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // help names the command as the user knows it
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl dovetail"}
 	}
-	root.AddCommand(whyCommand(), planCommand(), catalogCommand(), versionCommand())
+	root.AddCommand(whyCommand(), planCommand(), retryCommand(), catalogCommand(), versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -105,7 +105,7 @@ var advices = []Advice{
 	{"none of N instance types has ...", "the pod's selector (architecture, zone, type and so on) and the pool's requirements have nothing in common", "widen one of them"},
 	{"its node is being launched", "EC2 has been asked, and the Node isn't there yet", "events LaunchDelayed on the pod, kubectl describe nodeclaim"},
 	{"NodePool ... is being deleted", "the pool can't be used", "kubectl describe nodepool, kubectl describe ec2nodeclass"},
-	{"launches are paused since ...", "instances have failed one after the other", "mend the cause at the end of the message (docs/guard.md)"},
+	{"launches are paused since ...", "instances have failed one after the other", "mend the cause at the end of the message; then: dovetail retry (docs/guard.md)"},
 	{"NodeClaims can't be read: ...", "", "usually RBAC: apply the roles of this version"},
 	{"the node is being removed", "it is cordoned, and will be drained", "nothing"},
 	{"limit of ... reached: ... left", "spec.limits of the pool", "raise it, or wait until nodes end"},

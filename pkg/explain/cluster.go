@@ -107,10 +107,19 @@ func (c *Cluster) machine(labels map[string]string) string {
 			parts = append(parts, part)
 		}
 	}
-	if price, ok := c.Prices.Price(instanceType, zone, capacityType); ok {
+	if price, ok := c.Price(labels); ok {
 		parts = append(parts, dollars(price)+"/h")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Price returns what an instance costs, in $/h, as the labels of its Node or NodeClaim describe it; false if that isn't known.
+func (c *Cluster) Price(labels map[string]string) (float64, bool) {
+	instanceType, zone, capacityType := labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone], labels[karpv1.CapacityTypeLabelKey]
+	if instanceType == "" {
+		return 0, false
+	}
+	return c.Prices.Price(instanceType, zone, capacityType)
 }
 
 // event is an event with the time at which it was last seen.

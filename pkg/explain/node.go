@@ -121,6 +121,7 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 				return
 			}
 		}
+		a.section("What to do", "dovetail plan --from-cluster --without "+n.Name+" shows what would be bought without it")
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 
 // poolAdvice is what a user can do about the conditions of a pool.
 var poolAdvice = map[string]string{
-	objects.ConditionLaunchesPaused:             "mend the cause (docs/guard.md)",
+	objects.ConditionLaunchesPaused:             "mend the cause; then: dovetail retry (docs/guard.md)",
 	objects.ConditionBudgetReached:              "raise the budget, or wait until nodes end (docs/guard.md)",
 	objects.ConditionRollOutPaused:              "change the pool or the class so that new nodes work (docs/disruption.md)",
 	objects.ConditionFieldsHonored:              "the message names the field that has no effect",
@@ -143,7 +143,7 @@ func (c *Cluster) poolNodes(pool string) (nodes int, used corev1.ResourceList, p
 	count := func(labels map[string]string, has corev1.ResourceList) {
 		nodes++
 		Add(used, has)
-		price, ok := c.Prices.Price(labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone], labels[karpv1.CapacityTypeLabelKey])
+		price, ok := c.Price(labels)
 		if perHour += price; !ok {
 			unpriced++
 		}

@@ -90,6 +90,21 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	return out, nil
 }
 
+// Paused lists what may have the condition objects.ConditionLaunchesPaused. Kinds that the cluster doesn't have, or that the user may not list, are
+// left out.
+func (r *Reader) Paused(ctx context.Context) (*Snapshot, error) {
+	out := &Snapshot{}
+	for _, k := range RetriedKinds {
+		if k.Namespaced {
+			continue
+		}
+		if err := r.list(ctx, out, k.prefix+"/"+k.Resource, ""); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("listing %s: %w", k.Resource, err)
+		}
+	}
+	return out, nil
+}
+
 // Events adds the events about an object, or, without its name, about all objects of the kind; namespace is empty for an object of the whole
 // cluster. Those that the user may not read are a warning.
 func (r *Reader) Events(ctx context.Context, into *Snapshot, namespace, kind, object string) {

@@ -30,8 +30,24 @@ type Report struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Assumed is what only the AWS account knows and had to be assumed.
 	Assumed []string `json:"assumed,omitempty"`
+	// Reserved is how many pods of the cluster wait for instances that are being launched for them: nothing is bought for those.
+	Reserved int `json:"reserved,omitempty"`
+	// Without is what was taken away before the plan was made.
+	Without *Without `json:"without,omitempty"`
 	// Explanation of the pod that was asked about.
 	Explanation *Explanation `json:"explanation,omitempty"`
+}
+
+// Without is what a plan was made without.
+type Without struct {
+	Nodes []string `json:"nodes"`
+	// PerHour is what these nodes cost; a node whose price isn't known counts as nothing.
+	PerHour float64 `json:"perHour"`
+	// InsteadPerHour is how much more is bought because they are gone.
+	InsteadPerHour float64 `json:"insteadPerHour"`
+	// Moved is the number of their pods that have to run elsewhere, Lost are those that nothing would create again.
+	Moved int       `json:"moved"`
+	Lost  []PodName `json:"lost,omitempty"`
 }
 
 // Node is a node to launch.
