@@ -33,6 +33,8 @@ type clusterFlags struct {
 	// zones and memoryOverhead are those of offline plans; only 'dovetail plan' has flags for them.
 	zones          []string
 	memoryOverhead float64
+	// quiet: warnings are notes of what is returned, because the terminal is in use.
+	quiet bool
 }
 
 func newClusterFlags() clusterFlags {
@@ -100,13 +102,17 @@ func (f *clusterFlags) look(cmd *cobra.Command, input manifest.Options, of ...ab
 			installed = reader.SchedulerConfig(cmd.Context())
 		}
 	}
-	warn(cmd, snapshot.Warnings)
+	out := &seen{}
+	if f.quiet {
+		out.notes = snapshot.Warnings
+	} else {
+		warn(cmd, snapshot.Warnings)
+	}
 	input.Existing, input.Cluster, input.Stdin, input.Definitions = f.existing, snapshot.Listings, cmd.InOrStdin(), definitions
 	set, err := manifest.Read(input)
 	if err != nil {
 		return nil, err
 	}
-	out := &seen{}
 	settings := offline.Settings{NodeClass: nodeclass.Kind, Legacy: nodeclass.Legacy{}, Clock: clock.RealClock{}, Plan: capacity.Options{Effort: effortOf(defaultBudget)}}
 	sizes := aws.OfflineConfig{VMMemoryOverheadPercent: f.memoryOverhead}
 	config, err := f.schedulerConfig(installed)
