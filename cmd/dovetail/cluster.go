@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
@@ -25,7 +24,7 @@ import (
 
 // clusterFlags say which cluster is looked at, and what the answer counts with.
 type clusterFlags struct {
-	kube     *genericclioptions.ConfigFlags // kubectl's own
+	kube     *kubeFlags
 	existing []string
 	catalog  string
 	config   string
@@ -38,7 +37,7 @@ type clusterFlags struct {
 }
 
 func newClusterFlags() clusterFlags {
-	return clusterFlags{kube: genericclioptions.NewConfigFlags(true), catalog: builtinCatalog, memoryOverhead: defaultMemoryOverhead}
+	return clusterFlags{kube: &kubeFlags{}, catalog: builtinCatalog, memoryOverhead: defaultMemoryOverhead}
 }
 
 // add adds all of these flags.
@@ -48,12 +47,12 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.catalog, "catalog", builtinCatalog, "instance types and prices: builtin, with prices of us-west-2 in 2026, or a file that 'dovetail catalog' wrote")
 	flags.StringVar(&f.config, "config", "", "the scheduler's configuration (default: that of the ConfigMap dovetail-scheduler, if you may read it)")
 	flags.DurationVar(&f.patience, "patience", 10*time.Second, "how long to look for a single change that would help a pod")
-	f.kube.AddFlags(flags)
+	f.kube.add(flags, true)
 }
 
 // reader returns a reader of the cluster that kubeconfig and flags name.
 func (f *clusterFlags) reader() (*livecluster.Reader, error) {
-	config, err := f.kube.ToRESTConfig()
+	config, err := f.kube.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -62,11 +61,11 @@ func (f *clusterFlags) reader() (*livecluster.Reader, error) {
 
 // namespace returns the namespace that -n or the context names.
 func (f *clusterFlags) namespace() string {
-	if n := *f.kube.Namespace; n != "" {
+	if n := f.kube.overrides.Context.Namespace; n != "" {
 		return n
 	}
 	if len(f.existing) == 0 {
-		if n, _, err := f.kube.ToRawKubeConfigLoader().Namespace(); err == nil && n != "" {
+		if n, _, err := f.kube.loader().Namespace(); err == nil && n != "" {
 			return n
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
@@ -59,7 +58,7 @@ const planExamples = `  # Once, with AWS credentials: write down what the region
 type planFlags struct {
 	fromCluster         bool
 	without, pools      []string
-	kube                *genericclioptions.ConfigFlags
+	kube                *kubeFlags
 	manifests, existing []string
 	catalog, namespace  string
 	config              string
@@ -73,8 +72,7 @@ type planFlags struct {
 }
 
 func planCommand() *cobra.Command {
-	f := planFlags{kube: genericclioptions.NewConfigFlags(true)}
-	f.kube.Namespace = nil // the plan's own flag has another meaning
+	f := planFlags{kube: &kubeFlags{}}
 	cmd := &cobra.Command{
 		Use: "plan [-f FILE_OR_FOLDER...] [--from-cluster]", Short: "What would be bought for these manifests, or for a cluster", Long: planHelp, Example: planExamples,
 		Args: noArgs,
@@ -98,7 +96,7 @@ func planCommand() *cobra.Command {
 	flags.BoolVar(&f.ignorePreferences, "ignore-preferences", false, "plan as with preferencePolicy Ignore")
 	flags.Float64Var(&f.memoryOverhead, "vm-memory-overhead-percent", defaultMemoryOverhead, "share of memory that a machine's hypervisor and kernel take, as the scheduler's setting")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that name none")
-	f.kube.AddFlags(flags)
+	f.kube.add(flags, false) // the plan's own -n has another meaning
 	return cmd
 }
 

@@ -57,7 +57,7 @@ func retryCommand() *cobra.Command {
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the API server check the change, and change nothing")
-	f.kube.AddFlags(cmd.Flags())
+	f.kube.add(cmd.Flags(), true)
 	return cmd
 }
 
