@@ -129,9 +129,9 @@ func (r *Reader) SchedulerConfig(ctx context.Context) string {
 			Data map[string]string `json:"data"`
 		} `json:"items"`
 	}
-	raw, err := r.rest.Get().AbsPath("/api/v1/configmaps").Param("labelSelector", schedulerLabel).DoRaw(ctx)
+	raw, err := r.rest.Get().AbsPath("/api/v1/configmaps").Param("labelSelector", schedulerLabel).Do(ctx).Raw()
 	if apierrors.IsForbidden(err) { // a right for one namespace may do
-		raw, err = r.rest.Get().AbsPath("/api/v1/namespaces/"+metav1.NamespaceSystem+"/configmaps").Param("labelSelector", schedulerLabel).DoRaw(ctx)
+		raw, err = r.rest.Get().AbsPath("/api/v1/namespaces/"+metav1.NamespaceSystem+"/configmaps").Param("labelSelector", schedulerLabel).Do(ctx).Raw()
 	}
 	if err != nil || json.Unmarshal(raw, &list) != nil {
 		return ""
@@ -161,7 +161,7 @@ func (r *Reader) list(ctx context.Context, into *Snapshot, path, selector string
 		if next != "" {
 			request = request.Param("continue", next)
 		}
-		raw, err := request.DoRaw(ctx)
+		raw, err := request.Do(ctx).Raw()
 		if err != nil {
 			return err
 		}

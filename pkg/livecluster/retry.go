@@ -38,7 +38,7 @@ func (r *Reader) Retry(ctx context.Context, k Retried, namespace, object string,
 		path += "/namespaces/" + namespace
 	}
 	path += "/" + k.Resource + "/" + object
-	raw, err := r.rest.Get().AbsPath(path).DoRaw(ctx)
+	raw, err := r.rest.Get().AbsPath(path).Do(ctx).Raw()
 	if err != nil {
 		return "", "", err
 	}
@@ -55,7 +55,7 @@ func (r *Reader) Retry(ctx context.Context, k Retried, namespace, object string,
 	if dryRun {
 		request = request.Param("dryRun", "All")
 	}
-	if raw, err = request.DoRaw(ctx); err != nil {
+	if raw, err = request.Do(ctx).Raw(); err != nil {
 		return "", "", err
 	}
 	if value, err = retryOf(raw); err == nil && value == before {
