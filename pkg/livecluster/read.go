@@ -84,7 +84,7 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 		case res.without != "" && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)):
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%s can't be read, so that it isn't known: %s (%s)", name(res.path), res.without, reason(err)))
 		default:
-			return nil, fmt.Errorf("listing %s: %w", name(res.path), err)
+			return nil, fmt.Errorf("listing %s: %s", name(res.path), reason(err))
 		}
 	}
 	return out, nil

@@ -3,9 +3,11 @@ package livecluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -39,6 +41,9 @@ func (r *Reader) Retry(ctx context.Context, k Retried, namespace, object string,
 	}
 	path += "/" + k.Resource + "/" + object
 	raw, err := r.rest.Get().AbsPath(path).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return "", "", errors.New("there is none of that name")
+	}
 	if err != nil {
 		return "", "", err
 	}
