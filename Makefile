@@ -24,7 +24,7 @@
 # make chart    packages the charts into bin/; make manifests renders manifests/ from charts/dovetail
 # make release-check  holds version, charts, changelog and .goreleaser.yaml against each other, and builds the tool for Linux, macOS and
 #               Windows into bin/release; make release-notes prints the changelog's section
-# make build    builds bin/dovetail-scheduler, bin/dovetail (plan, catalog, version) and the binaries of the demo
+# make build    builds bin/dovetail-scheduler, bin/dovetail (why, top, plan, retry, catalog, version) and the binaries of the demo
 #
 # You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
 # the demo and three quarters of an hour for the tests, half an hour the next time.

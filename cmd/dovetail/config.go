@@ -46,6 +46,11 @@ func readConfig(file string) (*schedulerConfig, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseConfig(raw)
+}
+
+// parseConfig is readConfig for the text of a file.
+func parseConfig(raw []byte) (*schedulerConfig, error) {
 	decoded, gvk, err := scheme.Codecs.UniversalDecoder().Decode(raw, nil, nil) // with defaults
 	if runtime.IsNotRegisteredError(err) {
 		return nil, errors.New("it is not a KubeSchedulerConfiguration of a version that the scheduler knows")

@@ -46,6 +46,42 @@ func TestDocumentedCommandsWork(t *testing.T) {
 	}
 }
 
+// The commands in docs/why.md print what the page says, with these objects as the cluster. Notes are left out there.
+func TestWhyPageShowsWhatIsPrinted(t *testing.T) {
+	page, err := os.ReadFile("../../docs/why.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	updated := string(page)
+	lines := strings.Split(updated, "\n")
+	for i, line := range lines {
+		command, ok := strings.CutPrefix(line, "$ ")
+		if !ok {
+			continue
+		}
+		commands++
+		out := strings.Split(dovetail(t, command+" --existing testdata/live.yaml --existing testdata/live-nodes.yaml --catalog testdata/catalog.json"), "\n")
+		out = slices.DeleteFunc(out, func(l string) bool { return strings.HasPrefix(l, "Note: ") })
+		end := slices.Index(lines[i:], "```")
+		if *update {
+			updated = strings.Replace(updated, strings.Join(lines[i:i+end+1], "\n"), line+"\n"+strings.TrimSpace(strings.Join(out, "\n"))+"\n```", 1)
+			continue
+		}
+		if diff := cmp.Diff(strings.TrimSpace(strings.Join(lines[i+1:i+end], "\n")), strings.TrimSpace(strings.Join(out, "\n"))); diff != "" {
+			t.Errorf("%s (-page +printed):\n%s", command, diff)
+		}
+	}
+	if commands < 6 {
+		t.Errorf("only %d commands were found", commands)
+	}
+	if *update {
+		if err := os.WriteFile("../../docs/why.md", []byte(updated), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // words returns lines with single spaces, and without the times that differ from run to run.
 func words(lines []string) []string {
 	var out []string

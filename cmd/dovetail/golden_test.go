@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/explain"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/*.console with what comes out now; understand the difference before you keep it")
@@ -72,5 +75,30 @@ func TestConsole(t *testing.T) {
 				t.Errorf("output (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// why.console has every kind of answer about pods, nodes and pools.
+func TestEveryKindOfAnswerIsGolden(t *testing.T) {
+	text, err := os.ReadFile("testdata/why.console")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+		if !ok || !strings.Contains(command, "--catalog") {
+			continue
+		}
+		var answer explain.Answer
+		if err := json.Unmarshal([]byte(dovetail(t, command+" -o json")), &answer); err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+		found[answer.Kind] = true
+	}
+	for _, kind := range explain.Kinds() {
+		if !found[kind] {
+			t.Errorf("no command of why.console has an answer of kind %s", kind)
+		}
 	}
 }

@@ -1,7 +1,8 @@
-// Command dovetail is the user's tool: it shows what would be bought for manifests (plan), what a region offers (catalog), and which
-// version this is (version).
+// Command dovetail is the user's tool: it asks a cluster why a pod waits or a node is kept (why), shows what the cluster costs and holds (top),
+// what would be bought for it or for manifests (plan), lets paused launches be tried again (retry), and says what a region offers (catalog) and
+// which version this is (version). Called kubectl-dovetail it is a plugin of kubectl.
 //
-// It holds flags, help and exit codes; pkg/offline plans and pkg/aws reads catalogs.
+// It holds flags, help and exit codes; pkg/livecluster reads clusters, pkg/explain explains them, pkg/offline plans and pkg/aws reads catalogs.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -47,12 +49,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	klog.SetOutput(io.Discard)
 	root := &cobra.Command{
 		Use:           "dovetail",
-		Short:         "What Dovetail would buy, and what there is to buy",
+		Short:         "Why pods wait and nodes stay, and what Dovetail would buy",
 		Version:       version.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(planCommand(), catalogCommand(), versionCommand())
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // help names the command as the user knows it
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl dovetail"}
+	}
+	root.AddCommand(whyCommand(), topCommand(), planCommand(), retryCommand(), catalogCommand(), versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetIn(stdin)
 	root.SetOut(stdout)

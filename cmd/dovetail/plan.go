@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog/builtin"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
@@ -20,7 +21,8 @@ import (
 )
 
 const planHelp = `Say which nodes Dovetail would buy for the pods of these manifests, what they cost, which pod
-goes where, and why. It needs no cluster and no AWS account.
+goes where, and why. It needs no cluster and no AWS account. With --from-cluster it says what would be bought for a
+cluster, read with your own rights; that works where Karpenter runs, too. It changes nothing.
 
 The plan is made by the scheduler's own planner and verified by kube-scheduler's own filters,
 as it would be in a cluster. Workloads become the pods that their controllers would make.
@@ -34,6 +36,14 @@ const planExamples = `  # Once, with AWS credentials: write down what the region
   # What would this application cost, on the NodePools in pools/?
   dovetail plan -f app/ -f pools/ --catalog catalog.json
 
+  # Roughly, without an AWS account.
+  dovetail plan -f app/ -f pools/ --catalog builtin
+
+  # What will be bought for the pods that wait in my cluster? And if a node were gone, or with another pool?
+  dovetail plan --from-cluster
+  dovetail plan --from-cluster --without ip-10-0-1-5.ec2.internal
+  dovetail plan --from-cluster --pool arm64-pool.yaml
+
   # From a chart, with a general-purpose NodePool, node by node.
   helm template my-app | dovetail plan -f - --default-pool --catalog catalog.json -o wide
 
@@ -46,6 +56,9 @@ const planExamples = `  # Once, with AWS credentials: write down what the region
   dovetail plan -f app/ -f pools/ --catalog catalog.json -o json | jq -e '.totalPerHour < 5'`
 
 type planFlags struct {
+	fromCluster         bool
+	without, pools      []string
+	kube                *kubeFlags
 	manifests, existing []string
 	catalog, namespace  string
 	config              string
@@ -59,16 +72,19 @@ type planFlags struct {
 }
 
 func planCommand() *cobra.Command {
-	f := planFlags{}
+	f := planFlags{kube: &kubeFlags{}}
 	cmd := &cobra.Command{
-		Use: "plan -f FILE_OR_FOLDER... --catalog FILE", Short: "What would be bought for these manifests", Long: planHelp, Example: planExamples,
+		Use: "plan [-f FILE_OR_FOLDER...] [--from-cluster]", Short: "What would be bought for these manifests, or for a cluster", Long: planHelp, Example: planExamples,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or folder with manifests, - for standard input; may be given several times")
-	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices, as 'dovetail catalog' writes them")
+	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices: a file that 'dovetail catalog' wrote, or builtin, a table with prices of us-west-2 in 2026")
+	flags.BoolVar(&f.fromCluster, "from-cluster", false, "plan for the pods that wait in the cluster of your kubeconfig, with its nodes and pools; --catalog is builtin then, if it isn't given")
+	flags.StringArrayVar(&f.without, "without", nil, "plan as if this node were gone; may be given several times (with --from-cluster or --existing)")
+	flags.StringArrayVar(&f.pools, "pool", nil, "plan as if this file's NodePools and EC2NodeClasses were there, in place of those of the same name (with --from-cluster or --existing)")
 	flags.StringArrayVar(&f.existing, "existing", nil, "file with existing objects: nodes, pods and more, as 'kubectl get ... -A -o json' prints them")
 	flags.BoolVar(&f.defaultPool, "default-pool", false, "add a NodePool for general use: c, m and r machines from generation 5 on, amd64, on demand")
 	flags.StringVar(&f.config, "config", "", "the scheduler's configuration, for its profiles and the settings of Provision (default: as if it said nothing)")
@@ -80,12 +96,16 @@ func planCommand() *cobra.Command {
 	flags.BoolVar(&f.ignorePreferences, "ignore-preferences", false, "plan as with preferencePolicy Ignore")
 	flags.Float64Var(&f.memoryOverhead, "vm-memory-overhead-percent", defaultMemoryOverhead, "share of memory that a machine's hypervisor and kernel take, as the scheduler's setting")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that name none")
+	f.kube.add(flags, false) // the plan's own -n has another meaning
 	return cmd
 }
 
 func (f *planFlags) run(cmd *cobra.Command) error {
 	if err := f.check(cmd.Flags().Changed); err != nil {
 		return usageError{err}
+	}
+	if f.fromCluster || len(f.without) > 0 || len(f.pools) > 0 {
+		return f.runOnCluster(cmd)
 	}
 	settings := offline.Settings{
 		NodeClass: nodeclass.Kind, Legacy: nodeclass.Legacy{},
@@ -153,8 +173,12 @@ func (f *planFlags) check(given func(string) bool) error {
 		}
 	}
 	switch {
-	case len(f.manifests) == 0 && len(f.existing) == 0:
-		return errors.New("nothing to plan for: give manifests with -f")
+	case f.fromCluster && len(f.existing) > 0:
+		return errors.New("--existing: it can't be combined with --from-cluster: a cluster is read or its file is")
+	case (len(f.without) > 0 || len(f.pools) > 0) && !f.fromCluster && len(f.existing) == 0:
+		return errors.New("--without and --pool change a cluster: add --from-cluster, or --existing FILE")
+	case len(f.manifests) == 0 && len(f.existing) == 0 && !f.fromCluster:
+		return errors.New("nothing to plan for: give manifests with -f, or --from-cluster")
 	case f.budget < 0:
 		return fmt.Errorf("--budget %s: must not be negative", f.budget)
 	case f.memoryOverhead < 0 || f.memoryOverhead >= 1:
@@ -165,24 +189,44 @@ func (f *planFlags) check(given func(string) bool) error {
 
 func (f *planFlags) readCatalog(sizes aws.OfflineConfig) (*aws.Offline, error) {
 	if f.catalog == "" {
-		return nil, errors.New("--catalog is required: prices and machines differ by region and day, so that this program has none of its own. " +
-			"Write them down once with AWS credentials: dovetail catalog --region REGION -o catalog.json")
+		return nil, errors.New("--catalog is required: prices and machines differ by region and day. " +
+			"Write them down once with AWS credentials: dovetail catalog --region REGION -o catalog.json. " +
+			"Or take --catalog builtin, a table with prices of us-west-2 in 2026")
 	}
-	file, err := os.Open(f.catalog)
+	sizes.Zones = f.zones
+	return readCatalog(f.catalog, "", nil, sizes)
+}
+
+// builtinCatalog is the value of --catalog that stands for the table in pkg/aws/catalog/builtin.
+const builtinCatalog = "builtin"
+
+// readCatalog reads the file that --catalog names, or the built-in table for a region with these zones.
+func readCatalog(name, region string, zones []string, sizes aws.OfflineConfig) (*aws.Offline, error) {
+	read, err := openCatalog(name, region, zones)
+	if err != nil {
+		return nil, err
+	}
+	prepared, err := aws.NewOffline(read, sizes)
+	if err != nil {
+		return nil, fmt.Errorf("--catalog %s: %w", name, err)
+	}
+	return prepared, nil
+}
+
+func openCatalog(name, region string, zones []string) (*catalog.File, error) {
+	if name == builtinCatalog {
+		return builtin.Catalog(region, zones)
+	}
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("--catalog: %w", err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	read, err := catalog.Read(file)
 	if err != nil {
-		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)
+		return nil, fmt.Errorf("--catalog %s: %w", name, err)
 	}
-	sizes.Zones = f.zones
-	catalog, err := aws.NewOffline(read, sizes)
-	if err != nil {
-		return nil, fmt.Errorf("--catalog %s: %w", f.catalog, err)
-	}
-	return catalog, nil
+	return read, nil
 }
 
 func (f *planFlags) print(cmd *cobra.Command, r *offline.Report) error {

@@ -71,6 +71,9 @@ var Rules = []Rule{
 	{"pkg/aws", []string{framework, scheduler}, "the scheduler's framework must not leak into a cloud"},
 	{"pkg/aws", append(own("pkg/capacity/planner", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "edges don't know each other, nor who uses them"},
 
+	{"cmd/scheduler", own("pkg/aws/catalog/builtin"), "it buys by AWS's prices, never by those of a table"},
+	{"pkg", own("pkg/aws/catalog/builtin"), "only the user's tool counts with prices of a table"},
+
 	{"pkg/karpenter", []string{awsSDK, ec2Types}, "API objects are read and written without a cloud at hand; what is in a node class is the cloud's business"},
 	{"pkg/karpenter", []string{framework, scheduler}, "API objects have nothing to do with a scheduling cycle"},
 	{"pkg/karpenter", append(own("pkg/capacity/planner", "pkg/aws", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "edges don't know each other, nor who uses them"},
@@ -134,6 +137,13 @@ var Rules = []Rule{
 
 	{"pkg/offline", []string{awsSDK}, "what there is to buy comes in as values: a plan offline asks nobody"},
 	{"pkg/offline", own("pkg/aws", "pkg/disruption", "plugins"), "it only introduces rooms of the production path to manifests; cmd brings the catalogue"},
+
+	{"pkg/livecluster", []string{framework, scheduler + "/pkg/scheduler", awsSDK}, "it lists what an API server has, and takes no object apart"},
+	{"pkg/livecluster", append(own("pkg/aws", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "pkg/offline", "plugins"), launching...), "it reads for whoever explains"},
+	{"pkg/whatif", []string{awsSDK}, "it changes copies of objects and asks nobody"},
+	{"pkg/whatif", own("pkg/aws", "pkg/disruption", "pkg/livecluster", "plugins"), "the planner says what would happen"},
+	{"pkg/explain", []string{awsSDK}, "it explains a cluster that was read, and asks nobody"},
+	{"pkg/explain", own("pkg/aws", "pkg/disruption", "pkg/livecluster", "plugins"), "what was decided is on objects; it doesn't decide again"},
 
 	{"plugins", []string{awsSDK, ec2Types, karpTypes, runtime}, "a door translates framework calls and knows nothing behind the ledger"},
 	{"plugins", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption"), "a scheduling cycle waits for no cloud, no API object and no simulation"},

@@ -52,15 +52,14 @@ var notReasons = []string{
 
 var verbs = regexp.MustCompile(`%[-+#0-9.]*[a-zA-Z]`)
 
-// docs/why-pending.md has every reason that the program puts into words for a pod without a node. What is looked for
-// is the first part of its text without a value.
+// docs/why-pending.md has every reason that the program puts into words for a pod without a node, and so have the golden tests of
+// 'dovetail why pod'. What is looked for is the first part of its text without a value.
 func TestReasonsAreExplained(t *testing.T) {
 	root := filepath.Join("..", "..")
-	text, err := os.ReadFile(filepath.Join(root, "docs", "why-pending.md"))
-	if err != nil {
-		t.Fatal(err)
+	texts := map[string]string{}
+	for _, path := range []string{"docs/why-pending.md", "pkg/explain/testdata/reasons.golden"} {
+		texts[path] = readText(t, path)
 	}
-	page := string(text)
 	reasons := 0
 	for path, functions := range reasonsIn {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(path)), nil, parser.SkipObjectResolution)
@@ -87,8 +86,10 @@ func TestReasonsAreExplained(t *testing.T) {
 					return true // names of fields and logs' keys are shorter
 				}
 				reasons++
-				if !strings.Contains(page, part) {
-					t.Errorf("%s: docs/why-pending.md doesn't explain %q: it lacks %q", path, said, part)
+				for page, text := range texts {
+					if !strings.Contains(text, part) {
+						t.Errorf("%s: %s doesn't explain %q: it lacks %q", path, page, said, part)
+					}
 				}
 				return true
 			})
@@ -96,6 +97,54 @@ func TestReasonsAreExplained(t *testing.T) {
 	}
 	if reasons < 60 {
 		t.Errorf("only %d reasons were found: this test looks at the wrong functions", reasons)
+	}
+}
+
+// readText returns a file of the module.
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Each kind of reason for which a node is kept, and each condition of a pool, is in a golden test of 'dovetail why'.
+func TestKeptKindsAndConditionsAreExplained(t *testing.T) {
+	for _, of := range []struct {
+		path, golden string
+		is           func(*ast.ValueSpec) bool
+		least        int
+	}{
+		{"pkg/capacity/consolidation/kept.go", "pkg/explain/testdata/kept.golden", func(v *ast.ValueSpec) bool {
+			named, ok := v.Type.(*ast.Ident)
+			return ok && named.Name == "Kind"
+		}, 25},
+		{"pkg/objects/names.go", "pkg/explain/testdata/conditions.golden", func(v *ast.ValueSpec) bool {
+			return strings.HasPrefix(v.Names[0].Name, "Condition") && strings.Contains(v.Doc.Text(), " on a NodePool")
+		}, 6},
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", filepath.FromSlash(of.path)), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden := readText(t, of.golden)
+		found := 0
+		ast.Inspect(file, func(n ast.Node) bool {
+			v, ok := n.(*ast.ValueSpec)
+			if !ok || len(v.Values) == 0 || !of.is(v) {
+				return true
+			}
+			found++
+			if value, ok := literal(v.Values[0]); !ok || !strings.Contains(golden, "> "+value+"\n") {
+				t.Errorf("%s: %s is not in %s: add it to pkg/explain/golden_test.go", of.path, v.Names[0].Name, of.golden)
+			}
+			return true
+		})
+		if found < of.least {
+			t.Errorf("%s: only %d were found: this test reads it wrongly", of.path, found)
+		}
 	}
 }
 

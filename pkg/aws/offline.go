@@ -10,6 +10,7 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
@@ -103,6 +104,18 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 	}
 	from := &offered{from: r, regionData: o.regionData, gone: &unavailable.State{}, left: &map[string]int{}, known: &reported.Snapshot{}}
 	return from.build(o.region, nil), assumed, nil
+}
+
+// Price returns what an instance costs, in $/h; false if that isn't known. Reserved capacity is paid for already, and counts as nothing.
+func (o *Offline) Price(instanceType, zone, capacityType string) (float64, bool) {
+	h := o.regionData.Find(instanceType)
+	if h == nil {
+		return 0, false
+	}
+	if capacityType == karpv1.CapacityTypeReserved {
+		return 0, true
+	}
+	return o.regionData.Price(h, zone, capacityType == karpv1.CapacityTypeSpot)
 }
 
 func subnetsOf(st *ec2nc.EC2NodeClassStatus) []network.Subnet {

@@ -44,11 +44,14 @@ type kind struct {
 	// workload: a controller creates pods for it. For an object that was read from an existing cluster no pods are made: the cluster has
 	// them already.
 	workload bool
+	// reported: only a cluster has objects of this kind; one in a manifest doesn't matter.
+	reported bool
 }
 
 var understood = map[schema.GroupKind]kind{
 	{Kind: "Pod"}:                   {version: "v1"},
 	{Kind: "Node"}:                  {version: "v1", cluster: true},
+	{Kind: "Event"}:                 {version: "v1", reported: true},
 	{Kind: "Namespace"}:             {version: "v1", cluster: true},
 	{Kind: "Service"}:               {version: "v1"},
 	{Kind: "LimitRange"}:            {version: "v1"},
@@ -89,7 +92,7 @@ var apart = map[schema.GroupKind]string{
 
 // indifferent are kinds that don't influence where pods are placed.
 var indifferent = map[schema.GroupKind]bool{
-	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true, {Kind: "Endpoints"}: true, {Kind: "Event"}: true,
+	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true, {Kind: "Endpoints"}: true,
 	{Group: "apps", Kind: "ControllerRevision"}: true, {Group: "policy", Kind: "PodDisruptionBudget"}: true,
 	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}: true,
 }

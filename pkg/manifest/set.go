@@ -24,6 +24,8 @@ type Options struct {
 	// Existing are files and folders with the objects of a cluster, as printed by `kubectl get -o yaml` or `-o json`. The pods of its
 	// workloads exist already; an object that is also in Manifests is taken from there.
 	Existing []string
+	// Cluster is what an API server has answered. Its objects count like those in Existing.
+	Cluster []Listing
 	// DefaultPool adds a NodePool for general use, and its EC2NodeClass: both are called default.
 	DefaultPool bool
 	// Namespace of objects that name none; empty: default.
@@ -31,6 +33,13 @@ type Options struct {
 	Stdin     io.Reader
 	// Definitions check objects of custom kinds.
 	Definitions karpenter.Definitions
+}
+
+// Listing is the answer to a list request, or a part of it.
+type Listing struct {
+	// Name is what was listed, such as "pods". Errors name it.
+	Name string
+	JSON []byte
 }
 
 // Set holds the objects that were read.
@@ -68,6 +77,27 @@ func (s *Set) SourceOf(o client.Object) Source {
 	return Source{}
 }
 
+// Edit returns a set in which each object is what change returns for it; nil leaves it out. change must not change the object that it is
+// given: s stays as it is.
+func (s *Set) Edit(change func(client.Object) client.Object) *Set {
+	out := &Set{Warnings: slices.Clone(s.Warnings), entries: make([]entry, 0, len(s.entries))}
+	for _, e := range s.entries {
+		if e.object = change(e.object); e.object != nil {
+			out.entries = append(out.entries, e)
+		}
+	}
+	return out
+}
+
+// With returns a set that has these objects, too, as if they had been read from a cluster.
+func (s *Set) With(objects ...client.Object) *Set {
+	out := &Set{Warnings: slices.Clone(s.Warnings), entries: slices.Clone(s.entries)}
+	for _, o := range objects {
+		out.entries = append(out.entries, entry{object: o, existing: true})
+	}
+	return out
+}
+
 // add adds objects that were not read from a file.
 func (s *Set) add(objects ...client.Object) {
 	for _, o := range objects {
@@ -100,6 +130,13 @@ func Read(o Options) (*Set, error) {
 		r.errs = append(r.errs, errs...)
 		for i := range docs {
 			r.take(&docs[i], in.existing)
+		}
+	}
+	for _, l := range o.Cluster {
+		docs, errs := split("the cluster's "+l.Name, l.JSON)
+		r.errs = append(r.errs, errs...)
+		for i := range docs {
+			r.take(&docs[i], true)
 		}
 	}
 	if o.DefaultPool {
@@ -137,6 +174,9 @@ func (r *reader) take(d *document, existing bool) {
 	switch word, known := apart[gk]; {
 	case ok && existing && k.workload:
 		return // its pods exist
+	case ok && !existing && k.reported:
+		r.quiet[gk.Kind]++
+		return
 	case ok && gv.Version != k.version:
 		r.errs = append(r.errs, d.errorf("apiVersion: %s is not supported, %s is", d.head.APIVersion, schema.GroupVersion{Group: gv.Group, Version: k.version}))
 		return

@@ -170,7 +170,7 @@ items:
 	for _, e := range s.entries {
 		got = append(got, e.source.String()[strings.LastIndex(e.source.String(), "/")+1:]+" "+e.object.GetName())
 	}
-	want := []string{"standard input: document 1 web", "standard input: document 2 shop", "cluster.yaml: document 1, item 2 p", "cluster.yaml: document 1, item 1 node-a"}
+	want := []string{"standard input: document 1 web", "standard input: document 2 shop", "cluster.yaml: document 1, item 2 p", "cluster.yaml: document 1, item 1 node-a", "cluster.yaml: document 1, item 5 e"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}

@@ -184,6 +184,10 @@ func (p *printer) sum(r *Report, wide bool) {
 		p.printf("; %s refused", plural(n, "pod"))
 	}
 	p.printf("\n")
+	p.without(r)
+	if r.Reserved > 0 {
+		p.printf("%s for instances that are being launched already\n", waitFor(r.Reserved))
+	}
 	if r.LowerBoundPerHour > 0 {
 		p.printf("No plan for these pods costs less than $%s/h (linear program): this one is at most %.1f %% above that\n",
 			dollars(r.LowerBoundPerHour), 100*(r.TotalPerHour/r.LowerBoundPerHour-1))
@@ -198,6 +202,38 @@ func (p *printer) sum(r *Report, wide bool) {
 			p.printf("Assumed: %s\n", what)
 		}
 	}
+}
+
+func waitFor(n int) string {
+	if n == 1 {
+		return "1 more pod waits"
+	}
+	return fmt.Sprintf("%d more pods wait", n)
+}
+
+// without writes what the nodes that were taken away cost, beside what is bought in their place.
+func (p *printer) without(r *Report) {
+	w := r.Without
+	if w == nil {
+		return
+	}
+	what := "less"
+	diff := w.PerHour - w.InsteadPerHour
+	if diff < 0 {
+		what, diff = "more", -diff
+	}
+	p.printf("Without %s, at $%s/h: %s would have to run elsewhere, nodes for $%s/h are bought instead, and the cluster costs $%s/h %s",
+		strings.Join(w.Nodes, ", "), dollars(w.PerHour), plural(w.Moved, "pod"), dollars(w.InsteadPerHour), dollars(diff), what)
+	if len(w.Lost) > 0 {
+		p.printf("; %s without a controller would be lost: ", plural(len(w.Lost), "pod"))
+		for i, pod := range w.Lost {
+			if i > 0 {
+				p.printf(", ")
+			}
+			p.printf("%s/%s", pod.Namespace, pod.Name)
+		}
+	}
+	p.printf("\n")
 }
 
 // zoneOf returns the node's zone, or how many zones it may be launched in.

@@ -30,8 +30,24 @@ type Report struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Assumed is what only the AWS account knows and had to be assumed.
 	Assumed []string `json:"assumed,omitempty"`
+	// Reserved is how many pods of the cluster wait for instances that are being launched for them: nothing is bought for those.
+	Reserved int `json:"reserved,omitempty"`
+	// Without is what was taken away before the plan was made.
+	Without *Without `json:"without,omitempty"`
 	// Explanation of the pod that was asked about.
 	Explanation *Explanation `json:"explanation,omitempty"`
+}
+
+// Without is what a plan was made without.
+type Without struct {
+	Nodes []string `json:"nodes"`
+	// PerHour is what these nodes cost; a node whose price isn't known counts as nothing.
+	PerHour float64 `json:"perHour"`
+	// InsteadPerHour is how much more is bought because they are gone.
+	InsteadPerHour float64 `json:"insteadPerHour"`
+	// Moved is the number of their pods that have to run elsewhere, Lost are those that nothing would create again.
+	Moved int       `json:"moved"`
+	Lost  []PodName `json:"lost,omitempty"`
 }
 
 // Node is a node to launch.
@@ -79,6 +95,14 @@ type Refused struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Reason    string `json:"reason"`
+	// Pools are the reasons of each pool that could serve the pod; empty if the pod itself is the reason.
+	Pools []PoolReason `json:"pools,omitempty"`
+}
+
+// PoolReason is the first constraint of a pod that nothing in a pool meets.
+type PoolReason struct {
+	Pool   string `json:"pool"`
+	Reason string `json:"reason"`
 }
 
 // Explanation is why a pod is placed where it is.
@@ -114,7 +138,11 @@ func newReport(view *capacity.View, plan *capacity.Plan, refused []Refused) *Rep
 	}
 	for _, one := range plan.Refused {
 		for _, pod := range one.Pods {
-			r.Refused = append(r.Refused, Refused{pod.Namespace, pod.Name, one.Message})
+			refusal := Refused{Namespace: pod.Namespace, Name: pod.Name, Reason: one.Message}
+			for _, why := range one.Reasons {
+				refusal.Pools = append(refusal.Pools, PoolReason(why))
+			}
+			r.Refused = append(r.Refused, refusal)
 		}
 	}
 	r.Refused = append(r.Refused, refused...)

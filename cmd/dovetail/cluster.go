@@ -1,0 +1,198 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/explain"
+	"github.com/dovetail-scheduler/dovetail/pkg/livecluster"
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/offline"
+)
+
+// clusterFlags say which cluster is looked at, and what the answer counts with.
+type clusterFlags struct {
+	kube     *kubeFlags
+	existing []string
+	catalog  string
+	config   string
+	patience time.Duration
+	// zones and memoryOverhead are those of offline plans; only 'dovetail plan' has flags for them.
+	zones          []string
+	memoryOverhead float64
+	// quiet: warnings are notes of what is returned, because the terminal is in use.
+	quiet bool
+}
+
+func newClusterFlags() clusterFlags {
+	return clusterFlags{kube: &kubeFlags{}, catalog: builtinCatalog, memoryOverhead: defaultMemoryOverhead}
+}
+
+// add adds all of these flags.
+func (f *clusterFlags) add(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringArrayVar(&f.existing, "existing", nil, "look at this file instead of a cluster, as 'kubectl get ... -A -o json' prints one (docs/why.md)")
+	flags.StringVar(&f.catalog, "catalog", builtinCatalog, "instance types and prices: builtin, with prices of us-west-2 in 2026, or a file that 'dovetail catalog' wrote")
+	flags.StringVar(&f.config, "config", "", "the scheduler's configuration (default: that of the ConfigMap dovetail-scheduler, if you may read it)")
+	flags.DurationVar(&f.patience, "patience", 10*time.Second, "how long to look for a single change that would help a pod")
+	f.kube.add(flags, true)
+}
+
+// reader returns a reader of the cluster that kubeconfig and flags name.
+func (f *clusterFlags) reader() (*livecluster.Reader, error) {
+	config, err := f.kube.loader().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return livecluster.New(config)
+}
+
+// namespace returns the namespace that -n or the context names.
+func (f *clusterFlags) namespace() string {
+	if n := f.kube.overrides.Context.Namespace; n != "" {
+		return n
+	}
+	if len(f.existing) == 0 {
+		if n, _, err := f.kube.loader().Namespace(); err == nil && n != "" {
+			return n
+		}
+	}
+	return "default"
+}
+
+// about is the object whose events are read.
+type about struct{ namespace, kind, name string }
+
+// seen is a cluster that was looked at.
+type seen struct {
+	*explain.Cluster
+	prices *aws.Offline
+	notes  []string
+}
+
+// look reads the cluster, or the file in its place. What input names counts in addition.
+func (f *clusterFlags) look(cmd *cobra.Command, input manifest.Options, of ...about) (*seen, error) {
+	snapshot := &livecluster.Snapshot{}
+	installed := ""
+	if len(f.existing) == 0 {
+		reader, err := f.reader()
+		if err != nil {
+			return nil, err
+		}
+		if snapshot, err = reader.Read(cmd.Context()); err != nil {
+			return nil, err
+		}
+		for _, o := range of {
+			reader.Events(cmd.Context(), snapshot, o.namespace, o.kind, o.name)
+		}
+		if f.config == "" {
+			installed = reader.SchedulerConfig(cmd.Context())
+		}
+	}
+	out := &seen{}
+	if f.quiet {
+		out.notes = snapshot.Warnings
+	} else {
+		warn(cmd, snapshot.Warnings)
+	}
+	input.Existing, input.Cluster, input.Stdin, input.Definitions = f.existing, snapshot.Listings, cmd.InOrStdin(), definitions
+	set, err := manifest.Read(input)
+	if err != nil {
+		return nil, err
+	}
+	settings := offline.Settings{NodeClass: nodeclass.Kind, Legacy: nodeclass.Legacy{}, Clock: clock.RealClock{}, Plan: capacity.Options{Effort: effortOf(defaultBudget)}}
+	sizes := aws.OfflineConfig{VMMemoryOverheadPercent: f.memoryOverhead}
+	config, err := f.schedulerConfig(installed)
+	switch {
+	case err != nil:
+		return nil, err
+	case config != nil:
+		config.apply(&settings)
+		sizes = config.sizes()
+	default:
+		out.notes = append(out.notes, "the scheduler's configuration isn't known, so that its settings have their defaults (--config names it)")
+	}
+	region, zones := whereabouts(set)
+	sizes.Zones = f.zones
+	if out.prices, err = readCatalog(f.catalog, region, zones, sizes); err != nil {
+		return nil, err
+	}
+	if f.catalog == builtinCatalog {
+		out.notes = append(out.notes, "prices are those of us-west-2 in 2026; for those of your region: dovetail catalog, and --catalog FILE")
+	}
+	settings.Catalog = out.prices
+	now := settings.Clock.Now()
+	if len(f.existing) > 0 {
+		now = explain.Newest(set)
+	}
+	out.Cluster = explain.New(set, settings, out.prices, now, f.patience)
+	return out, nil
+}
+
+// schedulerConfig reads the file of --config, or the text that is installed; nil: neither is known, or what is installed is no valid
+// configuration.
+func (f *clusterFlags) schedulerConfig(installed string) (*schedulerConfig, error) {
+	switch {
+	case f.config != "":
+		config, err := readConfig(f.config)
+		if err != nil {
+			return nil, fmt.Errorf("--config %s: %w", f.config, err)
+		}
+		return config, nil
+	case installed != "":
+		config, err := parseConfig([]byte(installed))
+		if err != nil { // the cluster can be looked at all the same
+			return nil, nil
+		}
+		return config, nil
+	}
+	return nil, nil
+}
+
+// whereabouts returns region and zones of a cluster's nodes and classes; empty: not known.
+func whereabouts(set *manifest.Set) (region string, zones []string) {
+	found := map[string]bool{}
+	for _, n := range manifest.All[*corev1.Node](set) {
+		if zone := n.Labels[corev1.LabelTopologyZone]; zone != "" {
+			found[zone] = true
+		}
+		if r := n.Labels[corev1.LabelTopologyRegion]; region == "" {
+			region = r
+		}
+	}
+	for _, nc := range manifest.All[*ec2nc.EC2NodeClass](set) {
+		for _, s := range nc.Status.Subnets {
+			found[s.Zone] = true
+		}
+	}
+	zones = slices.Sorted(maps.Keys(found))
+	if region == "" && len(zones) > 0 { // a zone is its region and a letter
+		region = zones[0][:len(zones[0])-1]
+	}
+	return region, zones
+}
+
+// errNoName is the error of a command that needs the name of an object.
+var errNoName = errors.New("the object's name is missing")
+
+func exactlyOne(_ *cobra.Command, args []string) error {
+	switch len(args) {
+	case 1:
+		return nil
+	case 0:
+		return usageError{errNoName}
+	}
+	return usageError{fmt.Errorf("%q is an unexpected argument: one object at a time", args[1])}
+}

@@ -1,0 +1,270 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/offline"
+	"github.com/dovetail-scheduler/dovetail/pkg/whatif"
+)
+
+// Overview is what a cluster costs and holds at one moment.
+type Overview struct {
+	Nodes []NodeUse
+	// PerHour is what the nodes cost at list price, without those whose price isn't known, of which there are Unpriced.
+	PerHour  float64
+	Unpriced int
+	// Bound is what the pods of Managed nodes of pools cost at least, however they were packed on new nodes, and ManagedPerHour what these nodes
+	// cost; 0: not known.
+	Bound, ManagedPerHour float64
+	Managed               int
+	// Running is the number of pods on nodes, Waiting are those without one.
+	Running int
+	Waiting []Waiting
+	// HeldBack names what keeps pools from launching nodes.
+	HeldBack []string
+}
+
+// NodeUse is a node, or a NodeClaim without one yet.
+type NodeUse struct {
+	Name, Pool, Type, Zone, CapacityType, State string
+	Created                                     time.Time
+	Age                                         time.Duration
+	Price                                       float64
+	Priced                                      bool
+	Pods                                        int
+	// Requested is what pods on it ask for, Reserved what is kept for pods that are planned there.
+	Requested, Reserved, Allocatable corev1.ResourceList
+}
+
+// Free returns what of a resource is neither requested nor reserved.
+func (n *NodeUse) Free(name corev1.ResourceName) int64 {
+	amount := func(of corev1.ResourceList) int64 { q := of[name]; return q.MilliValue() }
+	return max(amount(n.Allocatable)-amount(n.Requested)-amount(n.Reserved), 0)
+}
+
+// Waiting is pods that wait for the same reason.
+type Waiting struct {
+	Reason string
+	Pods   int
+	// First is one of them, Oldest how long the oldest has waited.
+	First  string
+	Oldest time.Duration
+}
+
+// Overview adds up the cluster. An error means that ctx has ended: what a plan can't say is left out, with its reason in Waiting.
+func (c *Cluster) Overview(ctx context.Context) (*Overview, error) {
+	o := &Overview{}
+	c.nodes(o)
+	if err := c.waitingPods(ctx, o); err != nil {
+		return nil, err
+	}
+	for _, np := range manifest.All[*karpv1.NodePool](c.Set) {
+		if why := c.heldBack(np.Name); why != "" {
+			o.HeldBack = append(o.HeldBack, "pool "+np.Name+": "+why)
+		}
+	}
+	return o, nil
+}
+
+// nodes adds all nodes and NodeClaims.
+func (c *Cluster) nodes(o *Overview) {
+	var all []*NodeUse
+	byName := map[string]*NodeUse{}
+	claims := map[string]*karpv1.NodeClaim{}
+	add := func(name string, labels map[string]string, created time.Time, allocatable corev1.ResourceList) *NodeUse {
+		n := &NodeUse{Name: name, Pool: labels[karpv1.NodePoolLabelKey], Type: labels[corev1.LabelInstanceTypeStable], Zone: labels[corev1.LabelTopologyZone],
+			CapacityType: labels[karpv1.CapacityTypeLabelKey], Created: created, Age: c.Now.Sub(created), Allocatable: allocatable, Requested: corev1.ResourceList{}, Reserved: corev1.ResourceList{}}
+		n.Price, n.Priced = c.Price(labels)
+		if o.PerHour += n.Price; !n.Priced {
+			o.Unpriced++
+		}
+		all = append(all, n)
+		return n
+	}
+	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
+		claims[nc.Status.NodeName] = nc
+	}
+	for _, n := range manifest.All[*corev1.Node](c.Set) {
+		byName[n.Name] = add(n.Name, n.Labels, n.CreationTimestamp.Time, n.Status.Allocatable)
+		byName[n.Name].State = nodeStateOf(n, claims[n.Name])
+	}
+	launching := map[string]*NodeUse{}
+	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
+		if byName[nc.Status.NodeName] == nil {
+			launching[nc.Name] = add(nc.Name, nc.Labels, nc.CreationTimestamp.Time, nc.Status.Allocatable)
+			launching[nc.Name].State = "Launching"
+		}
+	}
+	for _, pod := range manifest.All[*corev1.Pod](c.Set) {
+		if objects.Ended(pod) {
+			continue
+		}
+		requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+		if n := byName[pod.Spec.NodeName]; n != nil {
+			n.Pods++
+			o.Running++
+			Add(n.Requested, requests)
+			continue
+		}
+		b, ok := c.bookings[pod.UID]
+		if !ok {
+			continue
+		}
+		n := launching[b.Claim.Name]
+		if b.Node != nil {
+			n = byName[b.Node.Name]
+		}
+		if n != nil {
+			Add(n.Reserved, requests)
+		}
+	}
+	slices.SortFunc(all, func(a, b *NodeUse) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(b.Price, a.Price), cmp.Compare(a.Name, b.Name))
+	})
+	for _, n := range all {
+		o.Nodes = append(o.Nodes, *n)
+	}
+}
+
+// nodeStateOf returns the state of a node in a word.
+func nodeStateOf(n *corev1.Node, nc *karpv1.NodeClaim) string {
+	switch {
+	case !n.DeletionTimestamp.IsZero() || nc != nil && !nc.DeletionTimestamp.IsZero():
+		return "Draining"
+	case slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.DisruptedTaintKey }):
+		return "Disrupted"
+	case nc != nil && !conditionTrue(nc, karpv1.ConditionTypeInitialized):
+		return "Starting"
+	case !objects.Ready(n):
+		return "NotReady"
+	case nc != nil && conditionTrue(nc, karpv1.ConditionTypeDrifted):
+		return "Drifted"
+	case n.Spec.Unschedulable:
+		return "Cordoned"
+	}
+	return "Ready"
+}
+
+// waitingPods groups the pods without a node by what they wait for.
+func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
+	reasons := map[string]string{} // by namespace/name
+	s := c.Settings
+	s.Explain, s.Plan.Effort = "", 0
+	r, err := offline.Plan(ctx, c.after, s)
+	other := "it is planned with the next burst"
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, offline.ErrNoPool):
+		other = "there is no node pool"
+	case err != nil:
+		other = "no plan can be made: " + objects.OneLine(err.Error())
+	default:
+		for i := range r.Nodes {
+			for _, p := range r.Nodes[i].Pods {
+				reasons[p.Namespace+"/"+p.Name] = "a node would be bought: " + r.Nodes[i].InstanceType + " in pool " + r.Nodes[i].Pool
+			}
+		}
+		for i := range r.Existing {
+			for _, p := range r.Existing[i].Pods {
+				reasons[p.Namespace+"/"+p.Name] = "it fits on a node that is there"
+			}
+		}
+		for i := range r.Refused {
+			reasons[r.Refused[i].Namespace+"/"+r.Refused[i].Name] = shortReason(&r.Refused[i])
+		}
+	}
+	groups := map[string]*Waiting{}
+	for _, pod := range manifest.All[*corev1.Pod](c.Set) {
+		if pod.Spec.NodeName != "" || objects.Ended(pod) || pod.DeletionTimestamp != nil {
+			continue
+		}
+		name := pod.Namespace + "/" + pod.Name
+		reason := cmp.Or(reasons[name], other)
+		switch _, reserved := c.bookings[pod.UID]; {
+		case reserved:
+			reason = "its instance is starting"
+		case objects.OfDaemonSet(pod):
+			reason = "a DaemonSet's pod waits for capacity on its own node"
+		}
+		g := groups[reason]
+		if g == nil {
+			g = &Waiting{Reason: reason, First: name}
+			groups[reason] = g
+		}
+		g.Pods++
+		if created := pod.CreationTimestamp.Time; !created.IsZero() {
+			g.Oldest = max(g.Oldest, c.Now.Sub(created))
+		}
+	}
+	for _, g := range groups {
+		o.Waiting = append(o.Waiting, *g)
+	}
+	slices.SortFunc(o.Waiting, func(a, b Waiting) int { return cmp.Or(b.Pods-a.Pods, cmp.Compare(a.Reason, b.Reason)) })
+	return nil
+}
+
+// mostReason is how long a reason may be in a table. 'dovetail why pod' has all of it.
+const mostReason = 160
+
+// shortReason returns why a pod is refused, each reason once with the pools that have it.
+func shortReason(r *offline.Refused) string {
+	text := r.Reason
+	if rows, _ := byReason(r.Pools); len(rows) > 0 {
+		var parts []string
+		for _, row := range rows {
+			parts = append(parts, row[0]+": "+row[1])
+		}
+		text = strings.Join(parts, "; ")
+	}
+	if len(text) > mostReason {
+		text = strings.ToValidUTF8(text[:mostReason], "") + " ..."
+	}
+	return text
+}
+
+// AddBound works out what the pods of nodes of pools would cost at least. It plans for all of them, which takes seconds on a large cluster.
+func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
+	var names []string
+	for i := range o.Nodes {
+		if n := &o.Nodes[i]; n.Pool != "" {
+			o.Managed++
+			o.ManagedPerHour += n.Price
+			names = append(names, n.Name)
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { _, ok := find[*corev1.Node](c.after, "", name); return !ok })
+	bound := c.after.Edit(func(o client.Object) client.Object {
+		if pod, ok := o.(*corev1.Pod); ok && pod.Spec.NodeName == "" {
+			return nil // the nodes aren't there for it
+		}
+		return o
+	})
+	empty, _, err := whatif.Without(bound, names)
+	if err != nil {
+		return fmt.Errorf("leaving out the nodes of pools: %w", err)
+	}
+	s := c.Settings
+	s.Explain, s.NoVerify = "", true
+	r, err := offline.Plan(ctx, empty, s)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil {
+		o.Bound = r.LowerBoundPerHour
+	}
+	return nil
+}

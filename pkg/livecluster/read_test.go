@@ -1,0 +1,126 @@
+package livecluster
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// server answers lists: what is in bodies by path (and page), Forbidden for the paths of forbidden, and NotFound else.
+type server struct {
+	bodies    map[string]string
+	forbidden []string
+	requests  []string
+	patches   []string
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests = append(s.requests, r.Method+" "+r.URL.Path)
+	w.Header().Set("Content-Type", "application/json")
+	for _, path := range s.forbidden {
+		if r.URL.Path == path {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden"}`)
+			return
+		}
+	}
+	key := r.URL.Path
+	if next := r.URL.Query().Get("continue"); next != "" {
+		key += "#" + next
+	}
+	body, ok := s.bodies[key]
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`)
+		return
+	}
+	if r.Method == http.MethodPatch {
+		patch, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(err)
+		}
+		s.patches = append(s.patches, r.URL.RawQuery+" "+string(patch))
+		body = string(patch)
+	}
+	fmt.Fprint(w, body)
+}
+
+func readerOf(t *testing.T, s *server) *Reader {
+	t.Helper()
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	r, err := New(&rest.Config{Host: h.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const empty = `{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}`
+
+// All pages are read, kinds that the cluster doesn't have are left out, and what the user may not list is a warning that says what is lost.
+func TestRead(t *testing.T) {
+	s := &server{bodies: map[string]string{
+		"/api/v1/nodes":      empty,
+		"/api/v1/pods":       `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"two"},"items":[]}`,
+		"/api/v1/pods#two":   empty,
+		"/api/v1/configmaps": `{"items":[{"data":{"other":"x"}},{"data":{"scheduler-config.yaml":"profiles: []"}}]}`,
+	}, forbidden: []string{"/api/v1/persistentvolumes"}}
+	r := readerOf(t, s)
+	got, err := r.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, l := range got.Listings {
+		names = append(names, l.Name)
+	}
+	if got := strings.Join(names, " "); got != "nodes pods pods" {
+		t.Errorf("%s were read", got)
+	}
+	if want := "persistentvolumes can't be read, so that it isn't known: volumes of pods (you may not list them)"; len(got.Warnings) != 1 || got.Warnings[0] != want {
+		t.Errorf("warnings %q, want %q", got.Warnings, want)
+	}
+	if text := r.SchedulerConfig(t.Context()); text != "profiles: []" {
+		t.Errorf("the configuration is %q", text)
+	}
+	for _, request := range s.requests {
+		if !strings.HasPrefix(request, "GET ") {
+			t.Errorf("reading sends %s", request)
+		}
+	}
+}
+
+// Without pods nothing can be said.
+func TestReadWithoutTheRightToListPods(t *testing.T) {
+	r := readerOf(t, &server{bodies: map[string]string{"/api/v1/nodes": empty}, forbidden: []string{"/api/v1/pods"}})
+	if _, err := r.Read(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listing pods: ") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	path := "/apis/apps/v1/namespaces/shop/deployments/web"
+	s := &server{bodies: map[string]string{path: `{"metadata":{"annotations":{"` + objects.AnnotationRetry + `":"old"}}}`}}
+	r := readerOf(t, s)
+	now := time.Date(2026, 11, 27, 10, 0, 0, 5, time.UTC)
+	value, before, err := r.Retry(t.Context(), RetriedKinds[3], "shop", "web", now, true)
+	if err != nil || value != "2026-11-27T10:00:00.000000005Z" || before != "old" {
+		t.Errorf("%q, before %q, %v", value, before, err)
+	}
+	want := `dryRun=All&fieldManager=dovetail {"metadata":{"annotations":{"` + objects.AnnotationRetry + `":"2026-11-27T10:00:00.000000005Z"}}}`
+	if len(s.patches) != 1 || s.patches[0] != want {
+		t.Errorf("patches %q, want %q", s.patches, want)
+	}
+	if _, _, err := r.Retry(t.Context(), RetriedKinds[0], "", "none", now, false); err == nil {
+		t.Error("an object that isn't there was annotated")
+	}
+}

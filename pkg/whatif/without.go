@@ -1,0 +1,74 @@
+package whatif
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+)
+
+// Gone is what would be lost or would have to move without some nodes.
+type Gone struct {
+	Nodes []*corev1.Node
+	// Moved are the pods that a controller would create again; they have the names of those that are there now.
+	Moved []*corev1.Pod
+	// Lost are pods that no controller would create again.
+	Lost []*corev1.Pod
+}
+
+// Without returns the cluster without the nodes of these names and their NodeClaims. Pods that a controller would create again wait for a
+// node; pods of DaemonSets, static pods and pods without a controller are gone with their nodes. An error names a node that isn't there.
+func Without(set *manifest.Set, names []string) (*manifest.Set, *Gone, error) {
+	gone := &Gone{}
+	for _, name := range names {
+		i := slices.IndexFunc(manifest.All[*corev1.Node](set), func(n *corev1.Node) bool { return n.Name == name })
+		if i < 0 {
+			return nil, nil, fmt.Errorf("there is no node %s", name)
+		}
+		gone.Nodes = append(gone.Nodes, manifest.All[*corev1.Node](set)[i])
+	}
+	after := set.Edit(func(o client.Object) client.Object {
+		switch o := o.(type) {
+		case *corev1.Node:
+			if slices.Contains(names, o.Name) {
+				return nil
+			}
+		case *karpv1.NodeClaim:
+			if o.Status.NodeName != "" && slices.Contains(names, o.Status.NodeName) {
+				return nil
+			}
+		case *corev1.Pod:
+			if slices.Contains(names, o.Spec.NodeName) {
+				if pod := gone.pod(o); pod != nil {
+					return pod
+				}
+				return nil
+			}
+		}
+		return o
+	})
+	return after, gone, nil
+}
+
+// pod returns what takes the place of a pod of a node that is gone; nil: nothing does.
+func (g *Gone) pod(pod *corev1.Pod) *corev1.Pod {
+	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case objects.Ended(pod) || objects.OfDaemonSet(pod) || static || pod.DeletionTimestamp != nil:
+		return nil
+	case metav1.GetControllerOfNoCopy(pod) == nil:
+		g.Lost = append(g.Lost, pod)
+		return nil
+	}
+	g.Moved = append(g.Moved, pod)
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = ""
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	return pod
+}
