@@ -317,28 +317,3 @@ func TestSceneKilledAtEachVerdict(t *testing.T) {
 		s.Note("killed %d times", kills.Load())
 	}})
 }
-
-// Startup taints go one by one, and the scheduler is killed before or after each write that a node is initialized. Pods that depend on each other
-// wait for other nodes then. Nothing is bought for them a second time.
-func TestSceneKilledAtEachInitialization(t *testing.T) {
-	quiet(t, chaos.Scene{Play: func(s *chaos.Stage) {
-		pool := chaos.Pool("default", "default")
-		pool.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoSchedule}}
-		s.Untaint("example.com/agent", 2*time.Minute)
-		kills := s.KillAt(func(c *kubeapi.Call) bool {
-			return c.Writes() && c.Resource.Resource == "nodeclaims" && bytes.Contains(c.Body, []byte(`"status":"True","type":"Initialized"`))
-		})
-		apart := chaos.Deployment(6, chaos.Template("apart", "3", "1Gi", func(t *corev1.PodTemplateSpec) {
-			t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
-				LabelSelector: &metav1.LabelSelector{MatchLabels: t.Labels}}}
-		}))
-		s.Create(chaos.Class("default"), pool, apart, chaos.Deployment(6, chaos.Template("web", "3", "1Gi")))
-		s.Start()
-		s.Until("all run", 20*time.Minute, s.Running(map[string]int{"web": 6, "apart": 6}))
-		s.Note("killed %d times", kills.Load())
-		s.AtLeast("kills", int(kills.Load()), 2)
-		s.AtMost("machines", s.Launched(), 12)
-		s.Pass(time.Hour)
-		s.AtMost("machines", s.Launched(), 12)
-	}})
-}
