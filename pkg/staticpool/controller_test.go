@@ -37,7 +37,7 @@ func (c *claimsOf) StaticClaims(context.Context, string) (int64, bool, map[strin
 	return 2, true, out, nil
 }
 
-func (c *claimsOf) Delete(_ context.Context, name string) error {
+func (c *claimsOf) Delete(_ context.Context, name, _ string) error {
 	c.deleted = append(c.deleted, name)
 	return nil
 }
