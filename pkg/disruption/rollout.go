@@ -252,13 +252,13 @@ func (r *rollOuts) fail(ctx context.Context, s *cluster, np *karpv1.NodePool, p 
 }
 
 // ended takes note that a node was ended. A canary that ended because it was empty, or saved nothing, has not failed: nothing is known of new nodes
-// as before.
+// as before. If that happens again within canaryMost, it has: pods don't stay on such nodes.
 func (r *rollOuts) ended(d *decision, now time.Time) {
 	if d.pool == nil || d.reason != string(karpv1.DisruptionReasonEmpty) && d.reason != string(consolidation.Underutilized) {
 		return
 	}
 	p := r.of(d.pool.Name)
-	if p == nil || !slices.Contains(p.Canaries, d.claim.Name) {
+	if p == nil || !slices.Contains(p.Canaries, d.claim.Name) || !p.rest.IsZero() && now.Before(p.rest.Add(canaryMost)) {
 		return
 	}
 	p.Canaries, p.rest = slices.DeleteFunc(slices.Clone(p.Canaries), func(other string) bool { return other == d.claim.Name }), now.Add(canaryRest)

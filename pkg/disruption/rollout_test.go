@@ -434,6 +434,26 @@ func TestCanaryThatEndsEmpty(t *testing.T) {
 	if _, policies := w.latest(p); policies["default"].Held != "" {
 		t.Errorf("policy %+v", policies["default"])
 	}
+
+	p.result, p.lost = &consolidation.Result{Moves: []consolidation.Due{replacing("next")}}, nil
+	w.machine("next", created(w.clock.Now()))
+	w.promised["node-next"] = true
+	w.mustPass()
+	p.lost = errors.New("its capacity is lost")
+	w.promised["node-next"] = false
+	for range 20 {
+		w.clock.Step(time.Minute)
+		w.mustPass()
+	}
+	if !slices.Contains(w.deleted, "next") {
+		t.Fatalf("deleted %v", w.deleted)
+	}
+	w.gone("next")
+	w.clock.Step(canarySeen)
+	w.mustPass()
+	if r, _ := w.record(); r.Failed != 1 {
+		t.Errorf("the second one in a row counts as failed %d times, %+v", r.Failed, r)
+	}
 }
 
 // One that takes too long has failed, too.

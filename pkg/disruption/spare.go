@@ -163,10 +163,9 @@ func (p *spares) decide(ctx context.Context, s *cluster, np *karpv1.NodePool, no
 	case !pool.settled:
 		return nil, true, nil
 	case pool.fresh == nil:
-		target.message += ", and its pool has one node too many"
-	default:
-		target.message += fmt.Sprintf(", and NodeClaim %s takes its place", pool.fresh.claim.Name)
+		return nil, false, nil // the pool was scaled in: package staticpool ends the node that is too many
 	}
+	target.message += fmt.Sprintf(", and NodeClaim %s takes its place", pool.fresh.claim.Name)
 	return target, false, nil
 }
 

@@ -28,7 +28,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, path := range s.forbidden {
 		if r.URL.Path == path {
 			w.WriteHeader(http.StatusForbidden)
-			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden"}`)
+			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden"}`)
 			return
 		}
 	}
@@ -39,7 +39,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, ok := s.bodies[key]
 	if !ok {
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`)
+		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`)
 		return
 	}
 	if r.Method == http.MethodPatch {
@@ -50,7 +50,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.patches = append(s.patches, r.URL.RawQuery+" "+string(patch))
 		body = string(patch)
 	}
-	fmt.Fprint(w, body)
+	_, _ = fmt.Fprint(w, body)
 }
 
 func readerOf(t *testing.T, s *server) *Reader {
