@@ -18,8 +18,12 @@ func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason strin
 	if plugin, _ := by(s.node.name); plugin != "" && plugin != "PodTopologySpread" && plugin != "InterPodAffinity" {
 		return false
 	}
-	if s.group != nil || s.owner != "" || !dependsOnOthers(s.class.Class) || !s.older() {
+	if s.owner != "" || !dependsOnOthers(s.class.Class) || !s.older() {
 		return false
+	}
+	if g := s.group; g != nil { // which was ready as a whole, or the pod would not have been tried: the others can go on without this one
+		g.slots = slices.DeleteFunc(g.slots, func(o *slot) bool { return o == s })
+		s.group = nil
 	}
 	s.behind = true
 	l.unready(s)

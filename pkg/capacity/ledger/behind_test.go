@@ -13,17 +13,21 @@ import (
 // A spread allows a pod on its node only once a pod of an older plan is on its own, which still boots. The filters refuse it until then: it keeps
 // its reservation, its machine isn't to blame, and it is tried again when the other one has been placed.
 func TestPodWaitsForPodsOfOlderPlans(t *testing.T) {
-	for name, gone := range map[string]bool{"it is placed": false, "its node is lost": true} {
+	for name, tc := range map[string]struct {
+		gone  bool
+		group int // as the planner sets it for each pod that depends on others
+	}{"it is placed": {false, 0}, "its node is lost": {true, 0}, "it is placed, and each was planned as a group": {false, 1}, "its node is lost, and each was planned as a group": {true, 1}} {
 		t.Run(name, func(t *testing.T) {
+			gone := tc.gone
 			now := time.Unix(0, 0)
 			l, c := New(), testClass("web", 100, 0)
 			c.Pod = &corev1.Pod{Spec: corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}}}
 			a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
-			waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a}, "c1")
+			waiting(l, c, now, tc.group, map[string]capacity.PodRef{"c1": a}, "c1")
 			l.Launching("c1", now)
 			l.Submit(b, c, now)
 			l.Existing("n2", NodeStatus{Managed: true, Registered: true, Initialized: true})
-			l.Commit("p2", []capacity.Placement{{Class: c, Pod: b, Node: "n2"}}, now)
+			l.Commit("p2", []capacity.Placement{{Class: c, Pod: b, Node: "n2", Group: tc.group}}, now)
 			activated := func(want ...capacity.PodRef) {
 				t.Helper()
 				if diff := cmp.Diff(want, l.Take().Activate); diff != "" {
