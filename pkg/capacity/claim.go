@@ -26,9 +26,11 @@ type Claim struct {
 	Annotations   map[string]string
 	Taints        []corev1.Taint
 	StartupTaints []corev1.Taint
-	// ExpireAfter is how long the node may live from CreatedAt; 0: for ever. DoNotDisrupt: the claim asks not to be disrupted.
+	// ExpireAfter is how long the node may live from CreatedAt; 0: for ever. DoNotDisrupt: the claim asks not to be disrupted. Drifted: the node
+	// isn't what its pool asks for now.
 	ExpireAfter  time.Duration
 	DoNotDisrupt bool
+	Drifted      bool
 	// Requests is the sum of the planned pods and daemons. Largest is what counts against limits until it is launched.
 	Requests Resources
 	Largest  Resources

@@ -18,14 +18,17 @@ type StaticNode struct {
 	Cost     float64
 	// Protected: the node or a pod on it asks not to be disrupted.
 	Protected bool
+	// Drifted: the node is to be replaced.
+	Drifted bool
 }
 
 // Surplus returns the n nodes to remove from a static pool with too many (LI-3): first those that are not launched, then empty ones, then
-// those with the lowest disruption cost; nodes that ask not to be disrupted come last. Among equals the youngest is removed.
+// those with the lowest disruption cost; nodes that ask not to be disrupted come last. Of the empty ones, and of the others, the drifted ones
+// come first, because they would have to be replaced. Among equals the youngest is removed.
 func Surplus(nodes []StaticNode, n int) []string {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b StaticNode) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Cost, b.Cost), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Claim, b.Claim))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.drift(b), cmp.Compare(a.Cost, b.Cost), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Claim, b.Claim))
 	})
 	var out []string
 	for _, s := range nodes[:min(max(n, 0), len(nodes))] {
@@ -42,6 +45,17 @@ func (s *StaticNode) rank() int {
 		return 3
 	case s.Occupied:
 		return 2
+	}
+	return 1
+}
+
+// drift orders a drifted node before one that isn't.
+func (s *StaticNode) drift(than StaticNode) int {
+	switch {
+	case s.Drifted == than.Drifted:
+		return 0
+	case s.Drifted:
+		return -1
 	}
 	return 1
 }

@@ -17,9 +17,13 @@ func TestSurplus(t *testing.T) {
 		{Claim: "empty, young", CreatedAt: at(6), Launched: true},
 		{Claim: "on its way", CreatedAt: at(5)},
 		{Claim: "protected and full", CreatedAt: at(4), Launched: true, Occupied: true, Cost: 2, Protected: true},
+		{Claim: "drifted and dear", CreatedAt: at(2), Launched: true, Occupied: true, Cost: 7, Drifted: true},
+		{Claim: "drifted and empty", CreatedAt: at(2), Launched: true, Drifted: true},
+		{Claim: "drifted and protected", CreatedAt: at(2), Launched: true, Occupied: true, Cost: 3, Protected: true, Drifted: true},
 		{Claim: "cheap, too", CreatedAt: at(7), Launched: true, Occupied: true, Cost: 1},
 	}
-	order := []string{"on its way", "empty, young", "empty, old", "cheap", "cheap, too", "dear", "protected", "protected and full"}
+	order := []string{"on its way", "drifted and empty", "empty, young", "empty, old", "drifted and dear", "cheap", "cheap, too", "dear", "drifted and protected", "protected",
+		"protected and full"}
 	before := append([]StaticNode{}, nodes...)
 	for n := -1; n <= len(nodes)+1; n++ {
 		want := order[:min(max(n, 0), len(order))]

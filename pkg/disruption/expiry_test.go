@@ -333,6 +333,50 @@ func TestExpiryAfterAPause(t *testing.T) {
 	}
 }
 
+// broken is a reason that can't be decided about while it has an error.
+type broken struct{ err error }
+
+func (*broken) budget() karpv1.DisruptionReason { return "" }
+
+func (b *broken) decide(*candidate, time.Time) (*decision, error) { return nil, b.err }
+
+// The time for a replacement doesn't begin anew after an error, and only so often where passes are far apart: a node whose pods fit nowhere has to end.
+func TestExpiryIsNotPutOffForEver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		every, most time.Duration // between passes, until the end
+		err         error         // in every fifth pass
+	}{
+		"errors":     {every: 30 * time.Second, most: leadMost + 30*time.Second, err: errLost},
+		"slow loops": {every: 2 * heldFor, most: 2*2*heldFor + leadMost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, pool(staying))
+			w.machine("a", lives("1h"))
+			w.bind("web", "node-a", controlled)
+			w.room = "nothing to be had"
+			w.clock.Step(2 * time.Hour)
+			reason := &broken{}
+			w.c.passes.replacements.reasons = append(w.c.passes.replacements.reasons, reason)
+			start := w.clock.Now()
+			for i := 1; w.alive("a"); i++ {
+				if w.clock.Since(start) > tc.most {
+					t.Fatalf("the node is left after %s", w.clock.Since(start))
+				}
+				if reason.err = nil; i%5 == 0 {
+					reason.err = tc.err
+				}
+				if _, err := w.pass(); (err != nil) != (reason.err != nil) {
+					t.Fatal(err)
+				}
+				w.clock.Step(tc.every)
+			}
+			if w.clock.Since(start) < leadMost {
+				t.Errorf("ended after %s: there was no time for a replacement", w.clock.Since(start))
+			}
+		})
+	}
+}
+
 // A node whose time is over while the brake holds it has its replacement kept, or prepared further.
 func TestExpiryWhileTheBrakeHolds(t *testing.T) {
 	w := newWorld(t, pool(staying))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/duetime"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
@@ -51,7 +52,7 @@ type replacements struct {
 	// begun holds the nodes that are being replaced, by the UID of their claims. It may be lost at any moment.
 	begun map[string]*replacedNode
 	// since is since when nodes are due, by the UID of their claims, and passed when the last pass was made. They may be lost at any moment.
-	since  map[string]time.Time
+	since  duetime.Times
 	passed time.Time
 }
 
@@ -69,13 +70,14 @@ type replacedNode struct {
 // exist; if it isn't there in time, they are drained all the same. It returns when to run again (0: nothing is near). Disruption budgets
 // don't limit this, and neither do pods that ask not to be disrupted: the drain waits for those.
 //
-// After a pause, or by another leader, a node whose time has come meanwhile is not drained at once: the time for its replacement begins then.
+// After a pause, or by another leader, a node whose time has come meanwhile is not drained at once: the time for its replacement begins then, but
+// not for ever (package duetime).
 func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
 	now := r.terminations.clock.Now()
 	if now.Sub(r.passed) > heldFor {
-		clear(r.since) // what was reserved is lost
+		r.since.Anew(now) // what was reserved is lost
 	}
-	there, since := map[string]bool{}, map[string]time.Time{}
+	there, since := map[string]bool{}, duetime.Times{}
 	var due []*decision
 	var avoid []string // nodes that will soon be replaced themselves
 	for _, m := range s.candidates {
@@ -92,6 +94,9 @@ func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration
 				r.capacity.Keep(begun.node)
 			}
 		case err != nil:
+			if at, known := r.since[m.uid()]; known {
+				since[m.uid()] = at
+			}
 		case d == nil || paused(m) && !d.forced:
 			errs = append(errs, r.cancel(ctx, m))
 		case now.Before(d.prepare):
@@ -99,7 +104,7 @@ func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration
 			errs = append(errs, r.cancel(ctx, m)) // what it was begun for is over: a node that is unhealthy no longer, say, expires in weeks
 		default:
 			due = append(due, d)
-			since[m.uid()] = r.dueSince(m, now)
+			since[m.uid()] = r.since.Of(m.uid(), now)
 		}
 	}
 	r.since, r.passed = since, now
@@ -142,14 +147,6 @@ func (r *replacements) decide(m *candidate, now time.Time) (first *decision, err
 	return first, nil
 }
 
-// dueSince returns since when a node is due that is due now.
-func (r *replacements) dueSince(m *candidate, now time.Time) time.Time {
-	if at, known := r.since[m.uid()]; known {
-		return at
-	}
-	return now
-}
-
 // postpone leaves as much time for the replacement of a node that has become due late as for that of others: all nodes whose time came while
 // nothing was disrupted would be drained at once else, without capacity for their pods. The cloud doesn't wait, and nothing is prepared for
 // nodes of static pools.
@@ -157,7 +154,7 @@ func (r *replacements) postpone(d *decision, now time.Time) {
 	if d.cloud || d.node == nil || d.pool != nil && d.pool.Spec.Replicas != nil {
 		return
 	}
-	if at := r.dueSince(d.candidate, now).Add(d.at.Sub(d.prepare)); at.After(d.at) {
+	if at := r.since.Of(d.uid(), now).At.Add(d.at.Sub(d.prepare)); at.After(d.at) {
 		d.at = at
 	}
 }

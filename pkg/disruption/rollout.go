@@ -116,7 +116,7 @@ func (r *rollOuts) observe(ctx context.Context, s *cluster, now time.Time) (errs
 				break
 			}
 			p.any = true
-			if paused(m) || !mayRollOut(m.pool, r.clock) {
+			if paused(m) || !budgets.Any(m.pool.Spec.Disruption.Budgets, r.clock, karpv1.DisruptionReasonDrifted) {
 				break
 			}
 			p.drifted = true
@@ -251,16 +251,17 @@ func (r *rollOuts) fail(ctx context.Context, s *cluster, np *karpv1.NodePool, p 
 	return nil
 }
 
-// ended takes note that a node was ended. A canary that ended because it was empty, or saved nothing, has not failed: nothing is known of new nodes
-// as before. If that happens again within canaryMost, it has: pods don't stay on such nodes.
+// ended takes note that a node was ended. A canary that ended because it was empty, or saved nothing, has not failed the first time: nothing is known
+// of new nodes as before. The next one has: pods may have come and been rejected, and nodes would be drained and launched without end.
 func (r *rollOuts) ended(d *decision, now time.Time) {
 	if d.pool == nil || d.reason != string(karpv1.DisruptionReasonEmpty) && d.reason != string(consolidation.Underutilized) {
 		return
 	}
 	p := r.of(d.pool.Name)
-	if p == nil || !slices.Contains(p.Canaries, d.claim.Name) || !p.rest.IsZero() && now.Before(p.rest.Add(canaryMost)) {
+	if p == nil || p.Forgiven || !slices.Contains(p.Canaries, d.claim.Name) {
 		return
 	}
+	p.Forgiven = true
 	p.Canaries, p.rest = slices.DeleteFunc(slices.Clone(p.Canaries), func(other string) bool { return other == d.claim.Name }), now.Add(canaryRest)
 	delete(p.instances, d.claim.Name)
 }
@@ -418,14 +419,6 @@ func (r *rollOuts) probes(policies map[string]consolidation.Policy) bool {
 	}
 	return false
 }
-
-// mayRollOut reports whether a pool's budgets allow drifted nodes to be replaced now, if none are being disrupted.
-func mayRollOut(pool *karpv1.NodePool, now clock.Clock) bool {
-	return budgets.Allowed(pool.Spec.Disruption.Budgets, now, mostNodes, karpv1.DisruptionReasonDrifted) > 0
-}
-
-// mostNodes stands for the number of a pool's nodes where only a budget of none matters.
-const mostNodes = 1 << 20
 
 // forced returns since when a node has to be replaced because it has drifted; false: it needn't.
 func (r *rollOuts) forced(m *candidate) (since time.Time, yes bool) {

@@ -456,6 +456,46 @@ func TestCanaryThatEndsEmpty(t *testing.T) {
 	}
 }
 
+// The pods of drained nodes may be rejected by the canary's kubelet each time, so that it ends empty: only the first canary is forgiven that, by a
+// new leader, too.
+func TestCanariesThatEndEmptyAgain(t *testing.T) {
+	w, p := rolling(t, func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("1m") })
+	for i, want := range []struct {
+		failed int
+		pause  time.Duration
+	}{{0, canaryRest}, {1, canaryPause}, {2, 2 * canaryPause}} {
+		if _, policies := w.latest(p); policies["default"].Held != "" {
+			t.Fatalf("canary %d: policy %+v", i, policies["default"])
+		}
+		name := fmt.Sprint("new", i)
+		p.result = &consolidation.Result{Moves: []consolidation.Due{replacing(name)}}
+		w.machine(name, created(w.clock.Now()))
+		w.promised["node-"+name] = true
+		w.mustPass()
+		p.lost = errors.New("its capacity is lost")
+		w.promised["node-"+name] = false
+		w.clock.Step(time.Minute)
+		w.mustPass()
+		if w.alive(name) {
+			t.Fatalf("canary %d is left", i)
+		}
+		p.lost = nil
+		w.mustPass()
+		if r, _ := w.record(); r.Failed != want.failed || len(r.Canaries) > 0 || (r.Failed > 0) != w.event("default Warning RollOutPaused") {
+			t.Errorf("canary %d: %+v; events %q", i, r, w.events)
+		}
+		w.gone(name)
+		if i > 0 {
+			w.clock.Step(want.pause - 2*askEvery)
+			if _, policies := w.latest(p); policies["default"].Held == "" {
+				t.Errorf("canary %d: the next is launched before %s", i, want.pause)
+			}
+		}
+		w.clock.Step(max(want.pause, canarySeen))
+		w.restart()
+	}
+}
+
 // One that takes too long has failed, too.
 func TestCanaryTakesTooLong(t *testing.T) {
 	w, p := rolling(t)

@@ -25,7 +25,7 @@ import (
 // ends. Only the goroutine that makes the passes uses it, except for wanted.
 //
 //	replicas nodes, one drifted -> a spare is wanted: the budgets allow it, and nothing forbids the end of the drifted node
-//	replicas + 1 nodes          -> the drifted node ends: all nodes are initialized. No spare is wanted until it is gone. As long as something
+//	replicas + 1 nodes, one new -> the drifted node ends: all nodes are initialized. No spare is wanted until it is gone. As long as something
 //	                               forbids its end, the spare stays: it would have to be launched again
 //	anything else               -> no spare is wanted: pkg/staticpool removes one that is too many
 type spares struct {
@@ -69,19 +69,21 @@ func (p *spares) pass(ctx context.Context, s *cluster, now time.Time) (errs []er
 		if d != nil && (p.terminations.braked(d.candidate) || !p.terminations.brake.Take(now)) {
 			d, spare = nil, true
 		}
-		wanted[np.Name] = spare
 		if d != nil {
 			due = append(due, d)
+		} else {
+			wanted[np.Name] = spare
 		}
 	}
-	p.publish(wanted) // before anything ends: the pool has enough nodes then
+	p.publish(wanted) // nothing is known of a pool while its node ends: neither is one launched in its place, nor the spare ended
 	for _, d := range due {
 		if err := p.terminations.end(ctx, d); err != nil {
-			errs = append(errs, err)
-			wanted = maps.Clone(wanted)
-			delete(wanted, d.pool.Name) // it may have ended or not: until the next pass none is launched in its place, and none ended
-			p.publish(wanted)
+			errs = append(errs, err) // it may have ended or not: that isn't known until the next pass
+			continue
 		}
+		wanted = maps.Clone(wanted)
+		wanted[d.pool.Name] = false // the pool has enough nodes
+		p.publish(wanted)
 	}
 	return errs
 }

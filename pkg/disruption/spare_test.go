@@ -281,3 +281,23 @@ func TestStaticPoolScaledInByOne(t *testing.T) {
 		t.Errorf("a spare is wanted: %v, known: %v; deleted %v", wanted, known, w.deleted)
 	}
 }
+
+// While a drifted node ends it isn't known whether its pool wants a spare: pkg/staticpool would end the new node, or launch another one.
+func TestSpareWhileTheDriftedNodeEnds(t *testing.T) {
+	w := withSpare(t)
+	w.clock.Step(provedAfter)
+	asked := 0
+	w.interrupt = func(call string) {
+		if call != "delete" {
+			return
+		}
+		asked++
+		if _, known := w.c.Spare("default"); known {
+			t.Error("it is known whether a spare is wanted")
+		}
+	}
+	w.mustPass()
+	if wanted, known := w.c.Spare("default"); asked != 1 || wanted || !known {
+		t.Errorf("%d nodes end; afterwards a spare is wanted: %v, known: %v", asked, wanted, known)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/rebalance"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
@@ -67,7 +68,7 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 		out.Price = price
 	}
 	since, drifted := u.rollOuts.forced(m)
-	drifted = drifted && mayRollOut(m.pool, u.rollOuts.clock) // else it is a candidate like others: it may be emptied to save money, and take pods
+	drifted = drifted && budgets.Any(m.pool.Spec.Disruption.Budgets, u.rollOuts.clock, karpv1.DisruptionReasonDrifted) // else it is a candidate like others: it may be emptied to save money, and take pods
 	if drifted {
 		out.Forced, out.ForcedAt = consolidation.Drifted, since
 	} else if since, yes := rebalance.Due(m.claim, now); yes && u.settings.Rebalance(m.pool) {

@@ -53,6 +53,7 @@ func CachedClaimOf(nc *karpv1.NodeClaim, class schema.GroupKind, seen *Batches) 
 		Registered:    ConditionTrue(nc, karpv1.ConditionTypeRegistered),
 		Initialized:   ConditionTrue(nc, karpv1.ConditionTypeInitialized),
 		Served:        ConditionTrue(nc, objects.ConditionServed),
+		Drifted:       ConditionTrue(nc, karpv1.ConditionTypeDrifted),
 		Deleting:      !nc.DeletionTimestamp.IsZero(),
 	}
 	if c.Served {

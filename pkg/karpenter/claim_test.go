@@ -126,7 +126,7 @@ func TestClaimsOfOthers(t *testing.T) {
 		set.SetTrue(karpv1.ConditionTypeDrifted)
 		nc.DeletionTimestamp = &metav1.Time{Time: start}
 		c := ClaimOf(nc, classKind)
-		if !c.Launched || !c.Registered || c.Initialized || !c.Deleting || c.LaunchBatch != nil || c.Unreadable != "" {
+		if !c.Launched || !c.Registered || c.Initialized || !c.Deleting || !c.Drifted || c.LaunchBatch != nil || c.Unreadable != "" {
 			t.Errorf("claim is %+v", c)
 		}
 		if diff := cmp.Diff(map[string]string{"a": "b"}, c.Annotations); diff != "" {

@@ -31,6 +31,8 @@ type RollOut struct {
 	// Canaries are the NodeClaims that were launched to find that out, Launched is when the last of them was.
 	Canaries []string  `json:"canaries,omitempty"`
 	Launched time.Time `json:"launched,omitzero"`
+	// Forgiven: one of them ended without a pod, which didn't count as a failure. The next one does.
+	Forgiven bool `json:"forgiven,omitempty"`
 	// Failed is how many have failed in a row, Why what the last one failed of; no other is launched before Until.
 	Failed int       `json:"failed,omitempty"`
 	Until  time.Time `json:"until,omitzero"`

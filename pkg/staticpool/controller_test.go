@@ -22,7 +22,7 @@ type claimsOf struct {
 func (c *claimsOf) All() map[string]*capacity.Claim {
 	out := map[string]*capacity.Claim{}
 	for _, name := range c.names {
-		out[name] = &capacity.Claim{Name: name, Pool: "pool", Launched: true}
+		out[name] = &capacity.Claim{Name: name, Pool: "pool", Launched: true, Drifted: name == "drifted"}
 	}
 	return out
 }
@@ -54,6 +54,7 @@ func TestNodesThatAreTooMany(t *testing.T) {
 	}{
 		{name: "none is", claims: []string{"a", "b"}, known: true, knownBy: true},
 		{name: "one is", claims: []string{"a", "b", "c"}, known: true, knownBy: true, again: true, want: []string{"a"}},
+		{name: "one that has drifted is", claims: []string{"a", "b", "drifted"}, known: true, knownBy: true, again: true, want: []string{"drifted"}},
 		{name: "a spare isn't", claims: []string{"a", "b", "c"}, wanted: true, known: true, wantedThen: true, knownBy: true},
 		{name: "another one is", claims: []string{"a", "b", "c", "d"}, wanted: true, known: true, wantedThen: true, knownBy: true, again: true, want: []string{"a"}},
 		{name: "it isn't known whether it is", claims: []string{"a", "b", "c"}},

@@ -39,7 +39,7 @@ func (o *occupancy) of(ctx context.Context, liveClaims map[string]*capacity.Clai
 	}
 	out := make([]capacity.StaticNode, 0, len(liveClaims))
 	for name, c := range liveClaims {
-		n := capacity.StaticNode{Claim: name, CreatedAt: c.CreatedAt, Launched: c.Launched, Protected: c.DoNotDisrupt || protected[c.NodeName]}
+		n := capacity.StaticNode{Claim: name, CreatedAt: c.CreatedAt, Launched: c.Launched, Drifted: c.Drifted, Protected: c.DoNotDisrupt || protected[c.NodeName]}
 		for _, pod := range pods[c.NodeName] {
 			cost, asks := o.judge(pod, now)
 			n.Protected = n.Protected || asks

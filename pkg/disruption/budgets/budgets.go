@@ -30,6 +30,14 @@ func Allowed(all []karpv1.Budget, now clock.Clock, total int, reason karpv1.Disr
 	return least
 }
 
+// Any reports whether nodes of a pool may be disrupted for a reason now, if none are being disrupted.
+func Any(all []karpv1.Budget, now clock.Clock, reason karpv1.DisruptionReason) bool {
+	return Allowed(all, now, mostNodes, reason) > 0
+}
+
+// mostNodes stands for the number of a pool's nodes where only a budget of none matters.
+const mostNodes = 1 << 20
+
 // never reports whether a schedule names no time at all, like the 31st of February.
 func never(schedule string, now clock.Clock) bool {
 	s, err := cron.ParseStandard("TZ=UTC " + schedule)

@@ -1,0 +1,34 @@
+// Package duetime remembers since when nodes are due that have to end, by which their replacement has its time.
+package duetime
+
+import "time"
+
+// Times are since when nodes are due, by the UID of their claims.
+type Times map[string]Time
+
+// Time is since when a node is due. That may begin anew, but not for ever: where passes take so long that nothing stays reserved between them, a node
+// whose pods fit nowhere would never be drained.
+type Time struct {
+	At   time.Time
+	anew int // how often it has begun anew
+}
+
+// anewMost is how often the time for a replacement begins anew.
+const anewMost = 2
+
+// Of returns since when a node is due that is due now.
+func (t Times) Of(uid string, now time.Time) Time {
+	if since, known := t[uid]; known {
+		return since
+	}
+	return Time{At: now}
+}
+
+// Anew has the time of all nodes begin anew.
+func (t Times) Anew(now time.Time) {
+	for uid, since := range t {
+		if since.anew < anewMost {
+			t[uid] = Time{At: now, anew: since.anew + 1}
+		}
+	}
+}
