@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // check returns what is inconsistent in the ledger, or nil.
@@ -26,6 +28,11 @@ func check(l *Ledger) error {
 	}
 	if !maps.Equal(surges, l.surges) {
 		return fmt.Errorf("counts slots held for Deployments as %v, has %v", l.surges, surges)
+	}
+	repelling := maps.Clone(l.classes)
+	maps.DeleteFunc(repelling, func(_ capacity.ClassKey, c *class) bool { return !c.Repels() })
+	if !maps.Equal(repelling, l.repelling) {
+		return fmt.Errorf("has %d classes that repel pods, should have %d", len(l.repelling), len(repelling))
 	}
 	for key, c := range l.classes {
 		free, owned, ready := 0, 0, 0

@@ -20,6 +20,8 @@ type Ledger struct {
 	byName  map[string]*node // by Node name, once known
 	pods    map[types.UID]*pod
 	classes map[capacity.ClassKey]*class
+	// repelling are those of the classes whose anti-affinity keeps other pods off their node (see Apart).
+	repelling map[capacity.ClassKey]*class
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
 	assumed map[string]map[types.UID]Room
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
@@ -166,17 +168,18 @@ type group struct {
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
-		boots:    map[string]*boots.Times{},
-		patience: usualPatience,
-		nodes:    map[string]*node{},
-		byName:   map[string]*node{},
-		pods:     map[types.UID]*pod{},
-		classes:  map[capacity.ClassKey]*class{},
-		assumed:  map[string]map[types.UID]Room{},
-		held:     map[types.UID]int{},
-		surges:   map[string]int{},
-		buffers:  map[types.UID]*buffer{},
-		bookings: map[types.UID]*booked.Booking{},
+		boots:     map[string]*boots.Times{},
+		patience:  usualPatience,
+		nodes:     map[string]*node{},
+		byName:    map[string]*node{},
+		pods:      map[types.UID]*pod{},
+		classes:   map[capacity.ClassKey]*class{},
+		repelling: map[capacity.ClassKey]*class{},
+		assumed:   map[string]map[types.UID]Room{},
+		held:      map[types.UID]int{},
+		surges:    map[string]int{},
+		buffers:   map[types.UID]*buffer{},
+		bookings:  map[types.UID]*booked.Booking{},
 	}
 }
 
@@ -198,6 +201,9 @@ func (l *Ledger) class(c *capacity.Class) *class {
 	if !ok {
 		k = &class{Class: c}
 		l.classes[c.Key] = k
+		if c.Repels() {
+			l.repelling[c.Key] = k
+		}
 	}
 	return k
 }
@@ -208,6 +214,7 @@ func (l *Ledger) forget(c *class) {
 		return
 	}
 	delete(l.classes, c.Key)
+	delete(l.repelling, c.Key)
 }
 
 // insert adds a slot and keeps plan order.

@@ -186,12 +186,16 @@ func (n *node) room(p *pod, of *Ask, on Amounts) error {
 
 // Apart returns the classes that have slots somewhere and whose pods must not share a node with those of c. preempts leaves out classes of
 // a lower priority: it is for pods that could preempt theirs, if they were bound already. Any other pod has a plan or gets one, and one such
-// pod would take the place of all pods that are planned for a node. Apart looks at every class, so it is called once per scheduling cycle.
+// pod would take the place of all pods that are planned for a node. Apart looks at all classes that repel other pods, and at every class if c
+// does, so it is called once per scheduling cycle.
 func (l *Ledger) Apart(c *capacity.Class, preempts bool) map[capacity.ClassKey]bool {
 	var out map[capacity.ClassKey]bool
-	own := c.Repels()
-	for key, k := range l.classes {
-		if len(k.slots) > 0 && (!preempts || k.Priority >= c.Priority) && (own || k.Repels()) && capacity.Apart(c, k.Class) {
+	classes := l.repelling
+	if c.Repels() {
+		classes = l.classes
+	}
+	for key, k := range classes {
+		if len(k.slots) > 0 && (!preempts || k.Priority >= c.Priority) && capacity.Apart(c, k.Class) {
 			if out == nil {
 				out = map[capacity.ClassKey]bool{}
 			}
