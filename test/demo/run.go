@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
@@ -25,7 +27,9 @@ type show struct {
 	set      settings
 	shapes   []shape
 	bill     bill
-	pools    []string // names
+	pools    []string        // names
+	offered  []client.Object // the pools and their classes
+	types    *catalog.Catalog
 	faults   []string
 }
 
@@ -46,6 +50,12 @@ func runDemo(ctx context.Context, st *stage, set settings) error {
 		}
 		defer leave()
 		s := &show{stage: st, system: system, audience: a, set: set, shapes: shapes(set.pods), pools: []string{"default", "arm64"}}
+		if s.offered, err = pools(set); err != nil {
+			return err
+		}
+		if s.types, err = instanceTypes(set); err != nil {
+			return err
+		}
 		for _, part := range []func(context.Context) error{s.create, s.fill, s.explain, s.inspect, s.shrink, s.deleteNode, s.empty} {
 			if err := part(ctx); interrupted(ctx) {
 				return ctx.Err()
@@ -123,13 +133,22 @@ func (s *show) explain(ctx context.Context) error {
 }
 
 // inspect checks the cluster at its peak.
-func (s *show) inspect(context.Context) error {
+func (s *show) inspect(ctx context.Context) error {
 	f, live := s.audience.now(), s.system.EC2.Live()
 	s.check(f, live)
 	s.bill.peak = machineRows(live, f.nodes, f.pods)
 	s.bill.perHour = s.system.EC2.Bill().PerHour
 	s.bill.waits = s.audience.waits()
 	s.bill.pods, s.bill.bound = s.set.pods, f.bound
+	objects := slices.Clone(s.offered)
+	for _, shape := range s.shapes {
+		objects = append(objects, shape.object())
+	}
+	plan, err := sandbox.Planned(ctx, s.system.Dir, "plan", s.types, objects...)
+	if err != nil {
+		return err
+	}
+	s.bill.planned, s.bill.least = plan.TotalPerHour, plan.LowerBoundPerHour
 	return nil
 }
 

@@ -107,16 +107,22 @@ func systemOptions(st *stage, set settings) (sandbox.Options, error) {
 	o.Cluster.ControllerManager = true
 	o.Scheduler.Verbosity = set.verbosity
 	o.EC2 = ec2.Config{Speed: set.speed, Seed: 1, FleetLatency: 500 * time.Millisecond}
-	if set.catalog != "" {
-		if o.EC2.Catalog, err = loadCatalog(set.catalog); err != nil {
-			return o, err
-		}
+	if o.EC2.Catalog, err = instanceTypes(set); err != nil {
+		return o, err
 	}
 	if o.Objects, err = pools(set); err != nil {
 		return o, err
 	}
 	o.Progress = func(what string) { st.say("  %s", what) }
 	return o, nil
+}
+
+// instanceTypes returns what the simulated EC2 offers.
+func instanceTypes(set settings) (*catalog.Catalog, error) {
+	if set.catalog == "" {
+		return catalog.Builtin(), nil
+	}
+	return loadCatalog(set.catalog)
 }
 
 func loadCatalog(path string) (*catalog.Catalog, error) {
@@ -150,6 +156,13 @@ func pools(set settings) ([]client.Object, error) {
 	return objects, nil
 }
 
+// toTry are commands for somebody who has just started the sandbox. make sandbox builds bin/dovetail.
+var toTry = []string{
+	`kubectl run hello --image=registry.invalid/hello --overrides='{"spec":{"schedulerName":"` + sandbox.SchedulerName + `"}}'`,
+	"bin/dovetail why pod hello",
+	"bin/dovetail top",
+}
+
 // runSandbox leaves the cluster running until ctrl-C.
 func runSandbox(ctx context.Context, st *stage, set settings) error {
 	return withSystem(ctx, st, set, func(ctx context.Context, system *sandbox.Sandbox) error {
@@ -158,7 +171,10 @@ func runSandbox(ctx context.Context, st *stage, set settings) error {
 		for _, variable := range system.EC2.AdminEnv() {
 			st.say("  export %s", variable)
 		}
-		st.say("\n  Pods with schedulerName: %s get nodes. Logs are in %s.", sandbox.SchedulerName, system.Dir)
+		st.say("\n  Pods with schedulerName: %s get nodes. Logs are in %s. Three things to try in another terminal, with these variables:", sandbox.SchedulerName, system.Dir)
+		for _, line := range toTry {
+			st.say("    %s", line)
+		}
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {

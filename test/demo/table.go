@@ -20,6 +20,8 @@ type bill struct {
 	waits    []time.Duration // from pending to bound, shortest first
 	peak     []machineRow
 	perHour  float64 // at the peak
+	planned  float64 // $/h of the plan that knows all pods at once
+	least    float64 // $/h: no packing of the pods on new nodes costs less; 0: not known
 	spent    float64 // $, measured by the simulator's clock
 	launches int
 	empty    int // nodes without a pod at the peak
@@ -83,6 +85,10 @@ func (b bill) write(out io.Writer) {
 		nodes, pods = nodes+r.nodes, pods+r.pods
 	}
 	fmt.Fprintf(w, "  all at the peak\t\t%d\t%d\t%.3f\n", nodes, pods, b.perHour)
+	fmt.Fprintf(w, "  one plan that knows all pods at once\t\t\t\t%.3f\n", b.planned)
+	if b.least > 0 {
+		fmt.Fprintf(w, "  lower bound: no nodes for these pods cost less\t\t\t\t%.3f\n", b.least)
+	}
 	w.Flush()
 	fmt.Fprintln(out)
 	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
