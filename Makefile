@@ -103,14 +103,20 @@ integration:
 	@go build -ldflags '-s -w' -o bin/demo ./test/demo
 	@DEMO_PODS=60 bin/demo
 
+PROGRAMS := for name in test/cluster/cmd/controlplane cmd/scheduler; do \
+	  binary=$${name\#\#*/}; [ $$binary != scheduler ] || binary=dovetail-scheduler; \
+	  echo "  $$binary"; hack/build.sh -ldflags '$(LDFLAGS)' -o bin/$$binary ./$$name; done; \
+	  echo '  demo'; hack/build.sh -ldflags '-s -w' -o bin/demo ./test/demo
+
 demo:
-	$(say) 'building the demo'
-	@go build -ldflags '-s -w' -o bin/demo ./test/demo
+	$(say) 'building the demo (the first time this compiles Kubernetes: ten minutes with two cores)'
+	@$(PROGRAMS)
 	@exec bin/demo
 
 sandbox:
-	$(say) 'building the sandbox'
-	@go build -ldflags '-s -w' -o bin/demo ./test/demo
+	$(say) 'building the sandbox (the first time this compiles Kubernetes: ten minutes with two cores)'
+	@$(PROGRAMS)
+	@echo '  dovetail'; hack/build.sh -ldflags '$(LDFLAGS)' -o bin/dovetail ./cmd/dovetail
 	@exec bin/demo -sandbox
 
 bench:
