@@ -181,9 +181,11 @@ func (c *crowded) measure(b *testing.B) {
 		return func() { c.gone([]*corev1.Pod{p}) }
 	})
 	forget()
-	c.each(b, "Tick", func(int) func() {
-		return func() { c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) }) }
-	})
+	for name, part := range map[string]func(*ledger.Ledger, time.Time){
+		"TickPods": (*ledger.Ledger).TickPods, "TickClasses": (*ledger.Ledger).TickClasses, "TickNodes": (*ledger.Ledger).TickNodes,
+	} {
+		c.each(b, name, func(int) func() { return func() { c.reservations.Step(part) } })
+	}
 	c.each(b, "QueuedPods", func(int) func() {
 		return func() { c.reservations.Read(func(l ledger.Reader) { l.QueuedPods() }) }
 	})

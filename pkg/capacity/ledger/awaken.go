@@ -18,8 +18,8 @@ func (l *Ledger) awakenLater(p *pod, now time.Time) (why string) {
 }
 
 // awaken activates pods whose next cycle is due.
-func (l *Ledger) awaken(now time.Time) {
-	for p := range l.podsIn(func(p *pod) bool { return !p.wake.IsZero() && !now.Before(p.wake) }) {
+func (l *Ledger) awaken(due []*pod, now time.Time) {
+	for p := range l.among(due, func(p *pod) bool { return !p.wake.IsZero() && !now.Before(p.wake) }) {
 		p.wake = time.Time{}
 		if p.state == Open && p.slot == nil {
 			l.out.Activate = append(l.out.Activate, p.ref)

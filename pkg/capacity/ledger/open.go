@@ -221,11 +221,16 @@ func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 	l.again(p, why, now)
 }
 
-// othersDeadline is how long another scheduler may take to bind the pod once its node exists.
-const othersDeadline = 10 * time.Minute
-
-// Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register.
+// Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register. It is TickPods,
+// TickClasses and TickNodes, between which a caller may give up its lock: each looks at all that it is named for.
 func (l *Ledger) Tick(now time.Time) {
+	l.TickPods(now)
+	l.TickClasses(now)
+	l.TickNodes(now)
+}
+
+// TickPods is the part of Tick that is about pods.
+func (l *Ledger) TickPods(now time.Time) {
 	if l.freed {
 		// Reserved capacity has become free. No cluster event tells that to refused pods, so they are planned for again here.
 		l.freed = false
@@ -237,24 +242,31 @@ func (l *Ledger) Tick(now time.Time) {
 		}
 		l.recallAllUnknown()
 	}
-	l.gatesEnd(now)
-	for p := range l.podsIn(func(p *pod) bool {
-		return p.state == Open && p.class.ByOthers && (p.until.IsZero() || now.After(p.until))
-	}) {
-		if p.until.IsZero() {
-			p.until = now.Add(othersDeadline)
-		} else {
-			l.fail(p, "its own scheduler has not bound it to the node that was launched for it", now)
-		}
+	due := l.matching(func(p *pod) bool { return l.due(p, now) }) // mostly few: all pods are looked at once, not once for each reason
+	l.gatesEnd(due, now)
+	l.overdue(due, now)
+	l.awaken(due, now)
+	l.endWaitsForSiblings(due, now)
+	for p := range l.among(due, func(p *pod) bool { return p.state == Refused && !p.retry.IsZero() && !now.Before(p.retry) }) {
+		l.queue(p, now)
 	}
-	l.overdue(now)
-	l.awaken(now)
-	l.endWaitsForSiblings(now)
-	for _, p := range l.pods {
-		if p.state == Refused && !p.retry.IsZero() && !now.Before(p.retry) {
-			l.queue(p, now)
-		}
+}
+
+// due reports whether TickPods may have something to do for a pod.
+func (l *Ledger) due(p *pod, now time.Time) bool {
+	switch {
+	case p.behind || !p.wake.IsZero() && !now.Before(p.wake):
+		return true
+	case p.state == Planned:
+		return now.Sub(p.since) > l.patience.Gate
+	case p.state == Open:
+		return p.until.IsZero() || now.After(p.until)
 	}
+	return p.state == Refused && !p.retry.IsZero() && !now.Before(p.retry)
+}
+
+// TickClasses is the part of Tick that is about classes.
+func (l *Ledger) TickClasses(now time.Time) {
 	for _, c := range l.classes {
 		l.catchUp(c)
 		if c.failed > 0 && now.Sub(c.next) > maxBackoff {
@@ -266,6 +278,10 @@ func (l *Ledger) Tick(now time.Time) {
 			l.forget(c)
 		}
 	}
+}
+
+// TickNodes is the part of Tick that is about nodes.
+func (l *Ledger) TickNodes(now time.Time) {
 	for _, n := range l.nodes {
 		n.late = n.late || n.launched && !n.launchedAt.IsZero() && !n.status.Registered && now.Sub(n.launchedAt) > l.lateAfter(n)
 	}
@@ -288,9 +304,9 @@ func (l *Ledger) Tick(now time.Time) {
 }
 
 // gatesEnd opens the gates of pods whose node has not become usable in time.
-func (l *Ledger) gatesEnd(now time.Time) {
+func (l *Ledger) gatesEnd(due []*pod, now time.Time) {
 	startup := map[*class]bool{} // classes with a node that is Ready except for its startup taints
-	for p := range l.podsIn(func(p *pod) bool { return p.state == Planned && now.Sub(p.since) > l.patience.Gate }) {
+	for p := range l.among(due, func(p *pod) bool { return p.state == Planned && now.Sub(p.since) > l.patience.Gate }) {
 		wait, looked := startup[p.class]
 		if !looked {
 			wait = p.class.waitsForTaints()

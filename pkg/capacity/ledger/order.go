@@ -30,7 +30,10 @@ func (l *Ledger) remove(p *pod) {
 
 // podsIn returns the pods for which is returns true, in the order in which they were added. It asks is again before it yields each pod,
 // because what was done to an earlier one may have changed the answer.
-func (l *Ledger) podsIn(is func(*pod) bool) iter.Seq[*pod] {
+func (l *Ledger) podsIn(is func(*pod) bool) iter.Seq[*pod] { return l.among(l.matching(is), is) }
+
+// matching returns the pods for which is returns true, in the order in which they were added.
+func (l *Ledger) matching(is func(*pod) bool) []*pod {
 	var found []*pod
 	for _, p := range l.pods {
 		if is(p) {
@@ -38,6 +41,11 @@ func (l *Ledger) podsIn(is func(*pod) bool) iter.Seq[*pod] {
 		}
 	}
 	slices.SortFunc(found, byArrival)
+	return found
+}
+
+// among is podsIn for some of the pods.
+func (l *Ledger) among(found []*pod, is func(*pod) bool) iter.Seq[*pod] {
 	return func(yield func(*pod) bool) {
 		for _, p := range found {
 			if l.pods[p.ref.UID] == p && is(p) && !yield(p) {

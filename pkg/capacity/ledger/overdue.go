@@ -8,17 +8,23 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
+// othersDeadline is how long another scheduler may take to bind the pod once its node exists.
+const othersDeadline = 10 * time.Minute
+
 // overdue takes back the slots of pods that were opened and not bound in time: none of their cycles has reached Reserve, and none has
 // failed in a way that PostFilter reported. A plugin may fail each time, or an edit of the pod may have made it unschedulable. Without a
 // limit the capacity would be lost to others, and its instance could not be ended. The pod gets no other slot for as long again as this
 // one was kept, since a new one would probably be unused, too. For pods of other schedulers othersDeadline applies.
-func (l *Ledger) overdue(now time.Time) {
-	for p := range l.podsIn(func(p *pod) bool {
-		return p.state == Open && !p.class.ByOthers && (p.until.IsZero() || now.After(p.until))
-	}) {
-		if p.until.IsZero() {
+func (l *Ledger) overdue(due []*pod, now time.Time) {
+	for p := range l.among(due, func(p *pod) bool { return p.state == Open && (p.until.IsZero() || now.After(p.until)) }) {
+		switch {
+		case p.until.IsZero() && p.class.ByOthers:
+			p.until = now.Add(othersDeadline)
+		case p.until.IsZero():
 			p.until = now.Add(l.patience.Gate)
-		} else {
+		case p.class.ByOthers:
+			l.fail(p, "its own scheduler has not bound it to the node that was launched for it", now)
+		default:
 			l.takeBack(p, fmt.Sprintf("its node was ready for %v, and the scheduler has not bound it there", l.patience.Gate), now)
 		}
 	}

@@ -24,9 +24,9 @@ func (l *Ledger) siblings(now time.Time) func(*class) bool {
 }
 
 // endWaitsForSiblings activates refused pods whose siblings have their nodes, or wait for them too long.
-func (l *Ledger) endWaitsForSiblings(now time.Time) {
+func (l *Ledger) endWaitsForSiblings(due []*pod, now time.Time) {
 	waits := l.siblings(now)
-	for p := range l.podsIn(func(p *pod) bool { return p.behind && !waits(p.class) }) {
+	for p := range l.among(due, func(p *pod) bool { return p.behind && !waits(p.class) }) {
 		if p.behind = false; p.state == Refused {
 			l.out.Activate = append(l.out.Activate, p.ref)
 		}
