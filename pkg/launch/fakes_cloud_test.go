@@ -20,7 +20,7 @@ func (w *world) InstanceTypes(string) ([]*capacity.InstanceType, error) {
 	for i, name := range []string{"small", "large"} {
 		room := capacity.Resources{corev1.ResourceCPU: int64(1000 + 3000*i), corev1.ResourcePods: 10}
 		left, limited := w.capacity[name]
-		out = append(out, &capacity.InstanceType{Name: name, Capacity: room, Allocatable: room, Labels: map[string]string{},
+		out = append(out, &capacity.InstanceType{Name: name, Capacity: room, Allocatable: room, Labels: map[string]string{}, VolumeLimits: w.volumeLimits[name],
 			Offers: []capacity.Offer{{Zone: "a", CapacityType: "on-demand", Price: float64(1 + i), Available: w.available(name, !limited || left > 0)}}})
 	}
 	return out, failure(w.unready)

@@ -61,6 +61,7 @@ type world struct {
 	during            map[string]func()              // what else happens while a call is made, by name; under mu
 	calls             map[string]int                 // how often each was made
 	lost              map[string]int                 // how many calls lose their answer after taking effect, by name
+	volumeLimits      map[string]map[string]int64    // per type, by driver
 	capacity          map[string]int                 // instances left per type; absent: unlimited
 	refused           map[string]bool                // tokens that stand for throttled launches
 	throttled         int                            // number of calls whose launches are throttled

@@ -93,8 +93,9 @@ func (r *restorer) awaitsStorageOf(c *capacity.Claim, class *capacity.Class) boo
 // node adds a claim's node to the ledger.
 func (r *restorer) node(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*capacity.DaemonSet) {
 	n := &capacity.Node{Labels: c.Labels, Taints: c.Taints, InFlight: true, Allocatable: c.Allocatable}
-	if len(n.Allocatable) == 0 {
-		n.Allocatable = r.smallest(c, w)
+	least, volumes := r.smallest(c, w)
+	if n.VolumesFree = volumes; len(n.Allocatable) == 0 {
+		n.Allocatable = least
 	}
 	n.Free = n.Allocatable.Clone()
 	n.Kind.Devices = r.devices(c, w)
@@ -122,24 +123,28 @@ func (r *restorer) devices(c *capacity.Claim, w *capacity.LaunchBatch) string {
 	return key
 }
 
-// smallest returns the allocatable resources of the smallest type that the batch may have launched or, if the catalog doesn't know it, the
-// claim's requests.
-func (r *restorer) smallest(c *capacity.Claim, w *capacity.LaunchBatch) capacity.Resources {
+// smallest returns the least of what the types offer that the claim's instance may be of: allocatable resources, and volumes by driver. Where the
+// catalog knows none of them, it returns the claim's requests.
+func (r *restorer) smallest(c *capacity.Claim, w *capacity.LaunchBatch) (out capacity.Resources, volumes map[string]int64) {
 	types, _ := r.cloud.InstanceTypes(c.NodeClass)
-	var out capacity.Resources
+	volumes = map[string]int64{}
 	for _, t := range types {
-		if w == nil || !slices.ContainsFunc(w.Offers, func(k capacity.OfferKey) bool { return k.InstanceType == t.Name }) {
+		asked := func(k capacity.OfferKey) bool { return k.InstanceType == t.Name }
+		if t.Name != c.InstanceType && (c.InstanceType != "" || w == nil || !slices.ContainsFunc(w.Offers, asked)) {
 			continue
 		}
-		t = r.claims.Overlaid(c.Pool, t)
-		if out == nil {
+		if t = r.claims.Overlaid(c.Pool, t); out == nil {
 			out = t.Allocatable.Clone()
-		} else {
-			out.AtMost(t.Allocatable)
+		}
+		out.AtMost(t.Allocatable)
+		for driver, limit := range t.VolumeLimits {
+			if have, limited := volumes[driver]; !limited || limit < have {
+				volumes[driver] = limit
+			}
 		}
 	}
 	if out == nil {
-		return c.Requests.Clone()
+		return c.Requests.Clone(), nil
 	}
-	return out
+	return out, volumes
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -113,5 +114,36 @@ func TestUnneededClaimRemainsWhileItsLaunchIsUnknown(t *testing.T) {
 	w.reservations.Read(func(l ledger.Reader) { there = l.Has("c") })
 	if err != nil || len(left) != 1 || !there {
 		t.Errorf("claims %v, err %v, in the ledger: %t", left, err, there)
+	}
+}
+
+// The nodes that boot take as many volumes after a change of leaders as before: as many as the least of the types that may have been launched, or as
+// the one that was. Without a limit the planner would put pods there that no node of it can take.
+func TestRestoredNodesHaveVolumeLimits(t *testing.T) {
+	w := newWorld(t)
+	w.volumeLimits = map[string]map[string]int64{"small": {"ebs": 5}, "large": {"ebs": 3, "efs": 9}}
+	w.build()
+	both := []capacity.OfferKey{{InstanceType: "small"}, {InstanceType: "large"}}
+	for name, tc := range map[string]struct {
+		instanceType string
+		batch        *capacity.LaunchBatch
+		want         map[string]int64
+	}{
+		"not-launched":    {batch: &capacity.LaunchBatch{Offers: both}, want: map[string]int64{"ebs": 3, "efs": 9}},
+		"launched":        {instanceType: "small", batch: &capacity.LaunchBatch{Offers: both}, want: map[string]int64{"ebs": 5}},
+		"not-in-the-list": {instanceType: "other"},
+		"by-hand":         {},
+	} {
+		w.parts.restorer.node(&capacity.Claim{Name: name, Pool: "pool", InstanceType: tc.instanceType}, tc.batch, nil)
+		w.reservations.Read(func(l ledger.Reader) {
+			for _, f := range l.InFlight() {
+				if f.Claim == name && !maps.Equal(f.Template.VolumesFree, tc.want) {
+					t.Errorf("%s: %v volumes, want %v", name, f.Template.VolumesFree, tc.want)
+				}
+			}
+			if !l.Has(name) {
+				t.Errorf("%s isn't in the ledger", name)
+			}
+		})
 	}
 }
