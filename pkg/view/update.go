@@ -30,7 +30,8 @@ type Update struct {
 // Diff returns what leads from one model to another; nil: from nothing.
 func Diff(from, to *Model) *Update {
 	u := &Update{Head: to.Head}
-	if from == nil {
+	// An empty list can't be told from none.
+	if from == nil || len(from.Timeline) > 0 && len(to.Timeline) == 0 || len(from.History) > 0 && len(to.History) == 0 {
 		u.Whole, u.Nodes, u.Timeline, u.History = true, to.Nodes, to.Timeline, to.History
 		return u
 	}
@@ -50,12 +51,7 @@ func Diff(from, to *Model) *Update {
 		}
 	}
 	if !slices.Equal(from.Timeline, to.Timeline) {
-		if u.Timeline = to.Timeline; len(u.Timeline) == 0 {
-			u.Whole, u.Nodes, u.Gone, u.History = true, to.Nodes, nil, to.History // an empty one can't be told from none
-		}
-	}
-	if u.Whole {
-		return u
+		u.Timeline = to.Timeline
 	}
 	switch was, is := len(from.History), len(to.History); {
 	case is == was+1 && slices.Equal(from.History, to.History[:was]):
