@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ func viewCommand() *cobra.Command {
 // title returns what the page calls the cluster: the context's name.
 func (f *clusterFlags) title() string {
 	if len(f.existing) > 0 {
-		return f.existing[0]
+		return filepath.Base(f.existing[0])
 	}
 	if name := f.kube.overrides.CurrentContext; name != "" {
 		return name

@@ -158,6 +158,7 @@ func runSandbox(ctx context.Context, st *stage, set settings) error {
 		for _, variable := range system.EC2.AdminEnv() {
 			st.say("  export %s", variable)
 		}
+		st.say("\n  To watch it in your browser: bin/dovetail view (make build), with that KUBECONFIG")
 		st.say("\n  Pods with schedulerName: %s get nodes. Logs are in %s.", sandbox.SchedulerName, system.Dir)
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()

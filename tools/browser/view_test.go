@@ -126,7 +126,7 @@ func TestPage(t *testing.T) {
 			ctx := browse(t)
 			run(t, ctx, performance.Enable(), chromedp.Navigate(url))
 			until(t, ctx, shows(c))
-			until(t, ctx, "document.querySelectorAll('#nodes .row').length === "+fmt.Sprint(min(nodes, 20))+" || "+fmt.Sprint(nodes)+" > 12 && document.querySelectorAll('#nodes .row').length < 40")
+			until(t, ctx, "document.querySelectorAll('#space .row').length === "+fmt.Sprint(min(nodes, 20))+" || "+fmt.Sprint(nodes)+" > 12 && document.querySelectorAll('#space .row').length < 40")
 			if nodes < 2000 {
 				until(t, ctx, "document.getElementById('bound').textContent.startsWith('$')")
 			}

@@ -2,7 +2,7 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-const rowHeight = 34;
+const rowHeight = 34, headingHeight = 26;
 const nodes = new Map(); // by name
 let head = null, timeline = [], history = [];
 let shown = []; // nodes that pass the filter, in order
@@ -173,7 +173,7 @@ const rows = new Map(); // elements by name, with the node that they show
 function drawRows() {
   const box = $("nodes"), space = $("space");
   const first = Math.max(Math.floor(box.scrollTop / rowHeight) - 4, 0);
-  const last = Math.min(first + Math.ceil(Math.max(box.clientHeight, 408) / rowHeight) + 8, shown.length);
+  const last = Math.min(first + Math.ceil(Math.max(box.clientHeight, 434) / rowHeight) + 8, shown.length);
   const keep = new Set();
   for (let i = first; i < last; i++) {
     const n = shown[i];
@@ -238,7 +238,7 @@ function tick(r) {
   if (a.textContent !== text) a.textContent = text;
   if (!n.boot.stage) return;
   const s = r.element.querySelector(".state");
-  const label = n.boot.typical ? `${n.boot.stage} ${age(took)} of ~${age(n.boot.typical)}` : `${n.boot.stage} ${age(took)}`;
+  const label = n.boot.typical ? `${n.boot.stage} ${age(took)} of ${age(n.boot.typical)}` : `${n.boot.stage} ${age(took)}`;
   if (s.dataset.label === label) return;
   s.dataset.label = label;
   const parts = [label];
@@ -258,7 +258,7 @@ function choose(i) {
   selected = shown[i].name;
   const box = $("nodes"), top = i * rowHeight;
   if (top < box.scrollTop) box.scrollTop = top;
-  else if (top + rowHeight > box.scrollTop + box.clientHeight) box.scrollTop = top + rowHeight - box.clientHeight;
+  else if (top + headingHeight + rowHeight > box.scrollTop + box.clientHeight) box.scrollTop = top + headingHeight + rowHeight - box.clientHeight;
   drawRows();
 }
 
