@@ -21,10 +21,12 @@
 # make scalein  empties 200 used nodes there after a scale-in, while the scheduler is killed; NODES
 # make image    builds the container image for amd64 and arm64 into bin/image, an OCI layout, and its SBOMs; make push IMAGE=REPOSITORY:TAG
 #               pushes it, with REGISTRY_USER=NAME for a password on standard input; make notice writes NOTICE
+# make browser  shows the page of dovetail view in a headless Chromium, which it installs with apt-get if there is none: numbers, keyboard,
+#               pictures in bin/browser
 # make chart    packages the charts into bin/; make manifests renders manifests/ from charts/dovetail
 # make release-check  holds version, charts, changelog and .goreleaser.yaml against each other, and builds the tool for Linux, macOS and
 #               Windows into bin/release; make release-notes prints the changelog's section
-# make build    builds bin/dovetail-scheduler, bin/dovetail (why, top, plan, retry, catalog, version) and the binaries of the demo
+# make build    builds bin/dovetail-scheduler, bin/dovetail (why, top, view, plan, retry, catalog, version) and the binaries of the demo
 #
 # You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
 # the demo and three quarters of an hour for the tests, half an hour the next time.
@@ -45,7 +47,7 @@ say = @printf '\n== %s\n'
 # API servers go on writing after the test that failed, so that the last lines of a long log wouldn't name it.
 what-failed = { printf '\n== what failed\n'; grep -a -A 4 -E '^ *--- FAIL|^panic: |^FAIL[[:space:]]' bin/integration.log; exit 1; }
 
-.PHONY: build test verify unit integration demo sandbox bench burst chaos scenes soak fidelity repack day scores peer neighbour compat rollout scalein dashboards chart manifests image push notice release-check release-notes clean
+.PHONY: build test verify unit integration demo sandbox bench burst chaos scenes soak fidelity repack day scores peer neighbour compat rollout scalein dashboards browser chart manifests image push notice release-check release-notes clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -212,6 +214,14 @@ rollout:
 scalein:
 	$(say) 'scalein: an hour at most (NODES)'
 	@go run ./test/rollout -scalein $(if $(NODES),-nodes $(NODES))
+
+# The browser is driven from a module of its own.
+browser:
+	$(say) 'browser: three minutes'
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+	@go build -ldflags '$(LDFLAGS)' -o bin/dovetail ./cmd/dovetail
+	@mkdir -p bin/browser
+	@go -C tools/browser test -vet=off -count=1 -v . -args -dovetail $(CURDIR)/bin/dovetail -pictures $(CURDIR)/bin/browser
 
 # Charts are rendered and packaged by helm's own library, in a module of its own.
 chart:

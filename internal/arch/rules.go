@@ -144,6 +144,8 @@ var Rules = []Rule{
 	{"pkg/whatif", own("pkg/aws", "pkg/disruption", "pkg/livecluster", "plugins"), "the planner says what would happen"},
 	{"pkg/explain", []string{awsSDK}, "it explains a cluster that was read, and asks nobody"},
 	{"pkg/explain", own("pkg/aws", "pkg/disruption", "pkg/livecluster", "plugins"), "what was decided is on objects; it doesn't decide again"},
+	{"pkg/view", []string{awsSDK}, "it shows a cluster that was read, and asks nobody"},
+	{"pkg/view", own("pkg/aws", "pkg/disruption", "pkg/livecluster", "plugins"), "its numbers are those of pkg/explain; who reads the cluster comes in as a function"},
 
 	{"plugins", []string{awsSDK, ec2Types, karpTypes, runtime}, "a door translates framework calls and knows nothing behind the ledger"},
 	{"plugins", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/lifecycle", "pkg/disruption"), "a scheduling cycle waits for no cloud, no API object and no simulation"},

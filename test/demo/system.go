@@ -158,9 +158,9 @@ func pools(set settings) ([]client.Object, error) {
 
 // toTry are commands for somebody who has just started the sandbox. make sandbox builds bin/dovetail.
 var toTry = []string{
-	`kubectl run hello --image=registry.invalid/hello --overrides='{"spec":{"schedulerName":"` + sandbox.SchedulerName + `"}}'`,
-	"bin/dovetail why pod hello",
-	"bin/dovetail top",
+	"kubectl apply -f manifests/examples/first-pod/web.yaml",
+	"bin/dovetail view   (a page in your browser)",
+	"bin/dovetail why pod NAME   (or node NAME, or nodepool NAME)",
 }
 
 // runSandbox leaves the cluster running until ctrl-C.

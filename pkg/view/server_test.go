@@ -1,0 +1,224 @@
+package view
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/explain"
+)
+
+// feedOf returns a feed whose looks find what look returns at the time.
+func feedOf(look func() (*explain.Cluster, error)) *Feed {
+	return NewFeed(func(context.Context) (*explain.Cluster, []string, error) {
+		c, err := look()
+		return c, nil, err
+	}, time.Second, clock.RealClock{})
+}
+
+func serverOf(t *testing.T, f *Feed) *httptest.Server {
+	t.Helper()
+	s, err := NewServer(f, `<script>alert("x")</script>`, "127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	return h
+}
+
+// ask sends a request and returns the answer, whose body is closed with the test.
+func ask(t *testing.T, method, url, host string, header ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host != "" {
+		r.Host = host
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	out, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Body.Close() })
+	return out
+}
+
+func text(t *testing.T, r *http.Response) string {
+	t.Helper()
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// A page of elsewhere whose name points at this computer gets nothing, and neither does another site that asks for work.
+func TestOnlyThisComputersNamesAreAnswered(t *testing.T) {
+	h := serverOf(t, feedOf(func() (*explain.Cluster, error) { return clusterOf(node("a")), nil }))
+	for host, want := range map[string]int{"": 200, "localhost:8765": 200, "LOCALHOST": 200, "[::1]:8765": 200, "evil.example": 403, "evil.example:8765": 403, "127.0.0.1.evil.example": 403, "10.0.0.1": 403} {
+		for _, path := range []string{"/", "/view.js", "/why?node=a"} {
+			want := want
+			if want == 200 && strings.HasPrefix(path, "/why") {
+				want = 422 // nothing was read yet
+			}
+			if got := ask(t, "GET", h.URL+path, host).StatusCode; got != want {
+				t.Errorf("Host %q, %s: %d, want %d", host, path, got, want)
+			}
+		}
+	}
+	if got := ask(t, "GET", h.URL+"/ending?node=a", "", "Sec-Fetch-Site", "cross-site").StatusCode; got != 403 {
+		t.Errorf("another site: %d", got)
+	}
+	if got := ask(t, "POST", h.URL+"/", "").StatusCode; got != 405 {
+		t.Errorf("POST: %d", got)
+	}
+	if got := ask(t, "GET", h.URL+"/page.html", "").StatusCode; got != 404 {
+		t.Errorf("the template is served: %d", got)
+	}
+}
+
+// The page has no inline script or style, the policy allows none, and the cluster's name is text.
+func TestPolicyAndPage(t *testing.T) {
+	h := serverOf(t, feedOf(func() (*explain.Cluster, error) { return clusterOf(), nil }))
+	for _, path := range []string{"/", "/view.js", "/view.css", "/none"} {
+		r := ask(t, "GET", h.URL+path, "")
+		got := r.Header.Get("Content-Security-Policy")
+		if !strings.Contains(got, "default-src 'none'") || !strings.Contains(got, "script-src 'self';") || strings.Contains(got, "unsafe") || r.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: the headers are %v", path, r.Header)
+		}
+	}
+	page := text(t, ask(t, "GET", h.URL+"/", ""))
+	if strings.Contains(page, "<script>") || strings.Contains(page, "style=") || !strings.Contains(page, "&lt;script&gt;alert") {
+		t.Errorf("the page is\n%s", page)
+	}
+	script := text(t, ask(t, "GET", h.URL+"/view.js", ""))
+	for _, unsafe := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("} {
+		if strings.Contains(script, unsafe) {
+			t.Errorf("the script uses %s", unsafe)
+		}
+	}
+}
+
+// The stream sends everything first, and then what has changed: also that the cluster can't be read, since when, and that it can again.
+func TestUpdates(t *testing.T) {
+	world := func() (*explain.Cluster, error) { return clusterOf(node("a"), node("b")), nil }
+	f := feedOf(func() (*explain.Cluster, error) { return world() })
+	f.once(t.Context())
+	h := serverOf(t, f)
+	lines := bufio.NewReader(ask(t, "GET", h.URL+"/updates", "").Body)
+	next := func() (u Update) {
+		t.Helper()
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, ok := strings.CutPrefix(line, "data: ")
+		if err := json.Unmarshal([]byte(data), &u); !ok || err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if _, err := lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	if u := next(); !u.Whole || len(u.Nodes) != 2 || u.Head.NodeCount != 2 || len(u.History) != 1 {
+		t.Errorf("first comes %+v", u)
+	}
+	world = func() (*explain.Cluster, error) {
+		return clusterOf(node("a"), pod("web", "a", "ReplicaSet", "1"), node("c")), nil
+	}
+	f.once(t.Context())
+	if u := next(); u.Whole || len(u.Nodes) != 2 || strings.Join(u.Gone, " ") != "b" || u.Head.Running != 1 {
+		t.Errorf("then comes %+v", u)
+	}
+	world = func() (*explain.Cluster, error) { return nil, errors.New("connection refused") }
+	f.once(t.Context())
+	u := next()
+	since := u.Head.Since
+	if u.Head.Problem != "connection refused" || since == 0 || u.Head.NodeCount != 2 || len(u.Nodes)+len(u.Gone) > 0 {
+		t.Errorf("while it can't be read comes %+v", u)
+	}
+	f.once(t.Context())
+	if u := next(); u.Head.Since != since {
+		t.Errorf("lost since %d, before it was %d", u.Head.Since, since)
+	}
+	world = func() (*explain.Cluster, error) { return clusterOf(node("a")), nil }
+	f.once(t.Context())
+	if u := next(); u.Head.Problem != "" || u.Head.Since != 0 || strings.Join(u.Gone, " ") != "c" {
+		t.Errorf("at the end comes %+v", u)
+	}
+}
+
+// Answers are those of pkg/explain, and errors name what is missing.
+func TestAnswers(t *testing.T) {
+	f := feedOf(func() (*explain.Cluster, error) { return clusterOf(node("a"), pod("web", "a", "ReplicaSet", "1")), nil })
+	h := serverOf(t, f)
+	if got := text(t, ask(t, "GET", h.URL+"/why?node=a", "")); !strings.Contains(got, errNotRead.Error()) {
+		t.Errorf("before the first look: %s", got)
+	}
+	f.once(t.Context())
+	for path, want := range map[string]string{
+		"/why?node=a":       `"object":"Node a","kind":"NoNodeClaim"`,
+		"/why?pod=shop/web": `"object":"Pod shop/web"`,
+		"/why?node=b":       `{"error":"there is no node b"}`,
+		"/why?pod=web":      `{"error":"there is no Pod web`,
+		"/ending?node=b":    `{"error":"there is no node b"}`,
+	} {
+		if got := text(t, ask(t, "GET", h.URL+path, "")); !strings.Contains(strings.ToLower(got), strings.ToLower(want)) {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// The feed looks every interval, less often if a look takes long, and ends with its context.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var took atomic.Int64
+		var at []time.Duration
+		f := feedOf(func() (*explain.Cluster, error) {
+			at = append(at, time.Since(start))
+			<-time.After(time.Duration(took.Load()))
+			return nil, errors.New("connection refused")
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			f.Run(ctx, true)
+		}()
+		<-time.After(2500 * time.Millisecond)
+		took.Store(int64(2 * time.Second))
+		<-time.After(40 * time.Second)
+		stop()
+		<-ended
+		want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 25 * time.Second}
+		if len(at) != len(want) {
+			t.Fatalf("it looks at %v, want %v", at, want)
+		}
+		for i := range want {
+			if at[i] != want[i] {
+				t.Errorf("it looks at %v, want %v", at, want)
+			}
+		}
+		if m, _ := f.Latest(); m.Head.Problem != "connection refused" || m.Head.Since != start.UnixMilli() {
+			t.Errorf("the model is %+v", m)
+		}
+	})
+}
