@@ -56,7 +56,7 @@ func browse(t *testing.T) context.Context {
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
-	ctx, stop = context.WithTimeout(ctx, 4*time.Minute)
+	ctx, stop = context.WithTimeout(ctx, 12*time.Minute)
 	t.Cleanup(stop)
 	return ctx
 }
@@ -71,7 +71,7 @@ func run(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 // until waits for an expression of JavaScript to be true.
 func until(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
-	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(2*time.Minute))); err != nil {
+	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(8*time.Minute))); err != nil {
 		var body string
 		_ = chromedp.Run(ctx, chromedp.Text("body", &body)) // for the message only
 		t.Fatalf("%s: %v; the page is\n%.1500s", expression, err, body)
