@@ -65,6 +65,25 @@ func TestCapacityBuffersMayBeRead(t *testing.T) {
 	}
 }
 
+// Controllers of pods are watched, so that their pods are expected before they exist. A kind that may not be watched would keep the scheduler
+// from starting: it waits until all informers have their lists.
+func TestControllersOfPodsMayBeWatched(t *testing.T) {
+	for _, folder := range []string{"replace", "secondary"} {
+		files, err := manifests.Folder(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster, _ := rules(files)
+		for kind, group := range map[string]string{"deployments": "apps", "replicasets": "apps", "statefulsets": "apps", "jobs": "batch"} {
+			for verb, want := range map[string]bool{"get": true, "list": true, "watch": true, "patch": false, "update": false, "delete": false} {
+				if may(cluster, verb, group, kind, "") != want {
+					t.Errorf("%s: %s %s: %t, want %t", folder, verb, kind, !want, want)
+				}
+			}
+		}
+	}
+}
+
 // Of ProvisioningRequests only the status is written.
 func TestProvisioningRequestsMayBeRead(t *testing.T) {
 	for _, folder := range []string{"replace", "secondary"} {

@@ -28,7 +28,7 @@ const logPatience = 5 * time.Second
 // Config holds the settings of a Launcher.
 type Config struct {
 	Cluster string // part of every launch batch token
-	// A burst is planned when no pod has arrived for BatchIdle and none is expected, or at the latest BatchMax after its first pod.
+	// A burst is planned when it has settled, which is looked at after each third of BatchIdle, or at the latest BatchMax after its first pod.
 	BatchIdle, BatchMax time.Duration
 	// MaxInFlight caps the claims that are not initialized yet.
 	MaxInFlight int
@@ -70,11 +70,12 @@ type Parts struct {
 	Events  provisioning.Recorder
 	Pending *pending.Pods
 	Owners  *pending.Owners
-	// Expected reports whether pods are about to come that a plan made now could not know, from memory; nil: it isn't known.
-	Expected func() bool
-	Gangs    provisioning.Gangs // nil: no plugin handles groups
-	Daemons  func() []*capacity.DaemonSet
-	Judge    staticpool.Judge
+	// Settled reports whether a plan may be made after demand has been quiet for a time, from memory; nil: after the whole window. See
+	// pending.Arrivals.
+	Settled func(quiet, window time.Duration) bool
+	Gangs   provisioning.Gangs // nil: no plugin handles groups
+	Daemons func() []*capacity.DaemonSet
+	Judge   staticpool.Judge
 	// Spare reports whether a static pool is to have one node more than its replicas, to take the place of another, and whether that is known
 	// yet; nil: none is.
 	Spare func(pool string) (wanted, known bool)
@@ -130,8 +131,8 @@ func New(cfg Config, p Parts) *Controllers {
 	if p.Judge == nil {
 		p.Judge = func(*corev1.Pod, time.Time) (float64, bool) { return 1, false }
 	}
-	if p.Expected == nil {
-		p.Expected = func() bool { return false }
+	if p.Settled == nil {
+		p.Settled = func(quiet, window time.Duration) bool { return quiet >= window }
 	}
 	if p.Spare == nil {
 		p.Spare = func(string) (wanted, known bool) { return false, true }
@@ -145,7 +146,7 @@ func New(cfg Config, p Parts) *Controllers {
 	claims := &claimCache{ClaimLog: p.Claims, local: map[string]*capacity.Claim{}}
 	settings := provisioning.Config{BatchIdle: cfg.BatchIdle, BatchMax: cfg.BatchMax, MaxInFlight: cfg.MaxInFlight,
 		NamespaceSelector: cfg.NamespaceSelector, Plan: cfg.Plan}
-	from := provisioning.Parts{Clock: p.Clock, Reservations: p.Reservations, Pending: p.Pending, Owners: p.Owners, Expected: p.Expected, Spending: p.Spending, Claims: claims,
+	from := provisioning.Parts{Clock: p.Clock, Reservations: p.Reservations, Pending: p.Pending, Owners: p.Owners, Settled: p.Settled, Spending: p.Spending, Claims: claims,
 		Types: p.Cloud.InstanceTypes, World: p.World, Planner: p.Planner, Rooms: p.Rooms, Nodes: p.Nodes, Gangs: p.Gangs, Daemons: p.Daemons, Events: p.Events}
 	demand := provisioning.NewDemand(settings, from)
 	c := &Controllers{

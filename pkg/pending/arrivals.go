@@ -2,13 +2,14 @@ package pending
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -21,8 +22,8 @@ import (
 const arrivalPatience = time.Second
 
 // Arrivals knows whether pods are about to come that a plan made now could not know: those of controllers that have just been created or scaled
-// up and have created none since, and pods that exist but have not had their first scheduling cycle. The other pods of a controller that one
-// pod waits of are anticipated (see Anticipated), so they are not waited for.
+// up and have created none since, Deployments that have no ReplicaSet for them yet, and pods that exist but have not had their first scheduling
+// cycle. The other pods of a controller that one pod waits of are anticipated (see Anticipated), so they are not waited for.
 //
 // Informers feed it. An event or a question takes longer the more controllers and pods the last second has brought, and no longer in a
 // larger cluster. Safe for concurrent use.
@@ -34,19 +35,21 @@ type Arrivals struct {
 	mu sync.Mutex
 	// controllers are those from which pods are to come, by UID.
 	controllers map[types.UID]expectation
+	// passedOn is when ReplicaSets of Deployments last grew, by the Deployment's UID. Informers don't tell in which order things happened.
+	passedOn map[types.UID]time.Time
 }
 
 // expectation is a controller from which pods are to come.
 type expectation struct {
 	namespace string
 	ref       metav1.OwnerReference
-	had       int // how many pods it wanted before; one more is a sign that the others follow
+	had       int // how many pods it wanted before; one more is a sign that the others follow. Nothing for Deployments
 	since     time.Time
 }
 
 // NewArrivals returns Arrivals that expect nothing before Watch's informers run.
 func NewArrivals(owners *Owners, pods *Pods, c clock.PassiveClock) *Arrivals {
-	return &Arrivals{owners: owners, pods: pods, clock: c, controllers: map[types.UID]expectation{}}
+	return &Arrivals{owners: owners, pods: pods, clock: c, controllers: map[types.UID]expectation{}, passedOn: map[types.UID]time.Time{}}
 }
 
 // Watch has informers feed the Arrivals. Call it before they start.
@@ -56,6 +59,7 @@ func (a *Arrivals) Watch(f informers.SharedInformerFactory) error {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
+		{"Deployments", f.Apps().V1().Deployments().Informer(), growth(a, "apps/v1", "Deployment", deploymentWants)},
 		{"ReplicaSets", f.Apps().V1().ReplicaSets().Informer(), growth(a, "apps/v1", "ReplicaSet", func(rs *appsv1.ReplicaSet) (int32, string) {
 			return replicas(rs.Spec.Replicas), rs.Spec.Template.Spec.SchedulerName
 		})},
@@ -71,6 +75,14 @@ func (a *Arrivals) Watch(f informers.SharedInformerFactory) error {
 		}
 	}
 	return nil
+}
+
+// deploymentWants returns how many pods the ReplicaSets of a Deployment are to have, and the name of their scheduler.
+func deploymentWants(d *appsv1.Deployment) (int32, string) {
+	if d.Spec.Paused { // it gets no new ReplicaSet
+		return 0, d.Spec.Template.Spec.SchedulerName
+	}
+	return replicas(d.Spec.Replicas), d.Spec.Template.Spec.SchedulerName
 }
 
 func replicas(n *int32) int32 {
@@ -115,16 +127,38 @@ func (a *Arrivals) expect(o metav1.Object, ref metav1.OwnerReference, had int) {
 	defer a.mu.Unlock()
 	now := a.clock.Now()
 	a.forgetOld(now)
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && kindOf(owner) == deploymentKind {
+		delete(a.controllers, owner.UID)
+		a.passedOn[owner.UID] = now
+	}
+	if _, done := a.passedOn[ref.UID]; done {
+		return
+	}
 	a.controllers[ref.UID] = expectation{namespace: o.GetNamespace(), ref: ref, had: had, since: now}
 }
 
+// deploymentKind are the controllers of ReplicaSets.
+var deploymentKind = schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}
+
 func (a *Arrivals) forgetOld(now time.Time) {
-	arriving := now.Sub(a.pods.lastArrival()) <= arrivalPatience
+	last, _ := a.pods.lastArrival()
+	arriving := now.Sub(last) <= arrivalPatience
+	maps.DeleteFunc(a.passedOn, func(_ types.UID, at time.Time) bool { return now.Sub(at) > arrivalPatience })
 	for uid, e := range a.controllers {
 		if age := now.Sub(e.since); age > admittedWindow || age > arrivalPatience && !arriving {
 			delete(a.controllers, uid)
 		}
 	}
+}
+
+// Settled reports whether a plan may be made now: no demand has been submitted for quiet, and no pods are about to come that a plan made now
+// could not know. After a pod that has come alone a part of window is enough; after others, and where demand has other causes, all of it.
+func (a *Arrivals) Settled(quiet, window time.Duration) bool {
+	if a.Expected() {
+		return false
+	}
+	last, alone := a.pods.lastArrival()
+	return quiet >= window || alone && a.clock.Since(last) <= arrivalPatience
 }
 
 // Expected reports whether pods are about to come that a plan made now could not know.
@@ -137,58 +171,17 @@ func (a *Arrivals) Expected() bool {
 	defer a.mu.Unlock()
 	a.forgetOld(now)
 	for uid, e := range a.controllers {
+		if kindOf(&e.ref) == deploymentKind { // its pods are expected of its ReplicaSet as soon as that has grown
+			if !a.owners.limited(e.namespace) {
+				return true
+			}
+			delete(a.controllers, uid)
+			continue
+		}
 		if created := a.pods.Created(uid); created <= e.had && a.owners.wanted(e.namespace, &e.ref) > created {
 			return true
 		}
 		delete(a.controllers, uid) // its next pod waits or has found a node, or there will be none
 	}
 	return false
-}
-
-// newcomers are the pods of our profiles that may not have had their first scheduling cycle. The lock of Pods guards them.
-type newcomers struct {
-	pods []firstSeen // of the last arrivalPatience, and some older ones, in order of time
-	last time.Time   // when the last one was first seen
-}
-
-// firstSeen is when this process first saw a pod.
-type firstSeen struct {
-	uid  types.UID
-	seen time.Time
-}
-
-func (n *newcomers) add(uid types.UID, now time.Time) {
-	n.since(now.Add(-arrivalPatience))
-	n.pods, n.last = append(n.pods, firstSeen{uid, now}), now
-}
-
-// since forgets pods that were not seen after a time.
-func (n *newcomers) since(after time.Time) {
-	for len(n.pods) > 0 && !n.pods[0].seen.After(after) {
-		n.pods = n.pods[1:]
-	}
-}
-
-// lastArrival returns when the last pod of our profiles was first seen.
-func (p *Pods) lastArrival() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.newcomers.last
-}
-
-// untried reports whether a pod that was first seen after a time has not had its first scheduling cycle. Only one goroutine may ask.
-func (p *Pods) untried(after time.Time) bool {
-	p.mu.Lock()
-	p.newcomers.since(after)
-	pods := p.newcomers.pods
-	p.newcomers.pods = nil
-	p.mu.Unlock()
-	first := slices.IndexFunc(pods, func(one firstSeen) bool { return p.Has(one.uid) && p.reservations.Free(one.uid) })
-	if first < 0 {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.newcomers.pods = append(pods[first:], p.newcomers.pods...)
-	return true
 }

@@ -46,6 +46,17 @@ func (c *coming) want(expected bool) {
 	}
 }
 
+// wantSettled checks whether a plan may be made after a third of the window, and after all of it.
+func (c *coming) wantSettled(early, late bool) {
+	c.Helper()
+	const window = 300 * time.Millisecond
+	for quiet, want := range map[time.Duration]bool{window / 3: early, window: late} {
+		if got := c.arrivals.Settled(quiet, window); got != want {
+			c.Errorf("settled after %v of quiet: %t, want %t", quiet, got, want)
+		}
+	}
+}
+
 func ofScheduler(name string) func(*appsv1.ReplicaSet) {
 	return func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.SchedulerName = name }
 }
@@ -107,6 +118,124 @@ func TestControllersThatWaitForTheirTurn(t *testing.T) {
 	c.want(true)
 	c.after(arrivalPatience + 1)
 	c.want(false)
+}
+
+// After a pod that comes alone a plan is made soon. Where another came shortly before it, a third may follow.
+func TestSettled(t *testing.T) {
+	c := newComing(t)
+	arrive := func(i int) {
+		pod := ownedPod(i, "apps/v1 ReplicaSet")
+		c.pods.observe(nil, pod)
+		c.wantSettled(false, false) // it hasn't been tried
+		c.tried(pod)
+	}
+	c.wantSettled(false, true) // what is planned for without a new pod
+	arrive(0)
+	c.wantSettled(true, true)
+	c.after(arrivalPatience)
+	arrive(1)
+	c.wantSettled(false, true)
+	c.after(arrivalPatience + 1)
+	c.wantSettled(false, true) // it is not the pod's arrival that is waited for
+	arrive(2)
+	c.wantSettled(true, true)
+	arrive(3)
+	c.wantSettled(false, true)
+	c.after(arrivalPatience + 1)
+	arrive(4)
+	c.replicaSet(nil, replicaSet(3, ofScheduler("s"), func(rs *appsv1.ReplicaSet) { rs.UID = "next" }), false)
+	c.wantSettled(false, false)
+}
+
+// deployment has the handler see a Deployment.
+func (c *coming) deployment(before, now *appsv1.Deployment) {
+	c.Helper()
+	h := growth(c.arrivals, "apps/v1", "Deployment", deploymentWants)
+	if before == nil {
+		h.OnAdd(now, false)
+	} else {
+		h.OnUpdate(before, now)
+	}
+}
+
+func deploymentOf(replicas int32) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web", UID: "web"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
+	d.Spec.Template.Spec.SchedulerName = "s"
+	return d
+}
+
+func ofDeployment(rs *appsv1.ReplicaSet) {
+	rs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "web", Controller: ptr.To(true)}}
+}
+
+// Pods of a Deployment are expected before its ReplicaSet is there, and from then on of the ReplicaSet, in whichever order they are seen.
+func TestDeploymentsWithoutReplicaSetsAreExpectedToCreatePods(t *testing.T) {
+	created := func(c *coming) {
+		c.Helper()
+		c.want(true)
+		pod := ownedPod(0, "apps/v1 ReplicaSet")
+		c.pods.observe(nil, pod)
+		c.tried(pod)
+		c.want(false)
+	}
+	for _, tc := range []struct {
+		name string
+		do   func(c *coming)
+	}{
+		{"a new one", func(c *coming) {
+			c.deployment(nil, deploymentOf(3))
+			c.want(true)
+			c.replicaSet(nil, replicaSet(3, ofScheduler("s"), ofDeployment), false)
+			created(c)
+		}},
+		{"one whose ReplicaSet is seen first", func(c *coming) {
+			c.replicaSet(nil, replicaSet(3, ofScheduler("s"), ofDeployment), false)
+			c.deployment(nil, deploymentOf(3))
+			created(c)
+		}},
+		{"one that is scaled up", func(c *coming) {
+			c.deployment(deploymentOf(1), deploymentOf(3))
+			c.want(true)
+			c.replicaSet(replicaSet(1, ofScheduler("s"), ofDeployment), replicaSet(3, ofScheduler("s"), ofDeployment), false)
+			c.want(true)
+			other := ownedPod(1, "apps/v1 ReplicaSet")
+			c.pods.observe(nil, other)
+			c.tried(other)
+			created(c)
+		}},
+		{"one that is scaled up after its ReplicaSet had time", func(c *coming) {
+			c.replicaSet(nil, replicaSet(0, ofScheduler("s"), ofDeployment), false)
+			c.after(arrivalPatience + 1)
+			c.deployment(deploymentOf(1), deploymentOf(3))
+			c.want(true)
+			c.after(arrivalPatience + 1)
+			c.want(false)
+		}},
+		{"a paused one", func(c *coming) {
+			d := deploymentOf(3)
+			d.Spec.Paused = true
+			c.deployment(nil, d)
+			c.want(false)
+		}},
+		{"one of another scheduler", func(c *coming) {
+			d := deploymentOf(3)
+			d.Spec.Template.Spec.SchedulerName = "other"
+			c.deployment(nil, d)
+			c.want(false)
+		}},
+		{"one whose namespace has a quota", func(c *coming) {
+			put(c.T, c.informers, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "q"}})
+			c.deployment(nil, deploymentOf(3))
+			c.want(false)
+		}},
+		{"one that is not served", func(c *coming) {
+			c.deployment(nil, deploymentOf(3))
+			c.after(arrivalPatience + 1)
+			c.want(false)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { tc.do(newComing(t)) })
+	}
 }
 
 func TestScaledUpControllersAreExpectedToCreatePods(t *testing.T) {
@@ -211,6 +340,10 @@ func TestWatchedKinds(t *testing.T) {
 			_, err := client.BatchV1().Jobs("d").Create(t.Context(), job(func(j *batchv1.Job) {
 				j.Spec.Template.Spec.SchedulerName, j.Spec.Suspend = "s", ptr.To(false)
 			}), metav1.CreateOptions{})
+			return err
+		}},
+		{"a Deployment", func() error {
+			_, err := client.AppsV1().Deployments("d").Create(t.Context(), deploymentOf(3), metav1.CreateOptions{})
 			return err
 		}},
 		{"a ReplicaSet", func() error {

@@ -21,7 +21,7 @@ import (
 
 // Config holds the settings of a Provisioner.
 type Config struct {
-	// A burst is planned when no pod has arrived for BatchIdle and none is expected, or at the latest BatchMax after its first pod.
+	// A burst is planned when it has settled, which is looked at after each third of BatchIdle, or at the latest BatchMax after its first pod.
 	BatchIdle, BatchMax time.Duration
 	// MaxInFlight caps the claims that are not initialized yet.
 	MaxInFlight int
@@ -36,8 +36,8 @@ type Parts struct {
 	Reservations *reservations.Ledger
 	Pending      *pending.Pods
 	Owners       *pending.Owners
-	Expected     func() bool     // reports whether pods are about to come that a plan made now could not know
-	Spending     *spending.Guard // nil: there is no guard
+	Settled      func(quiet, window time.Duration) bool // see pending.Arrivals
+	Spending     *spending.Guard                        // nil: there is no guard
 	Claims       Claims
 	// Types returns the instance types of a node class, from memory.
 	Types   func(nodeClass string) ([]*capacity.InstanceType, error)
@@ -138,6 +138,6 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	c.Chunks = &Chunks{offers: rooms, claims: p.Claims, namespaces: d.Namespaces, planning: plans, ownership: by.Ownership}
 	c.Plans = &Plans{offers: rooms, planning: plans}
 	c.Provisioner = &Provisioner{rounds: c.Rounds, probes: c.Probes, relocation: c.Relocation, moves: c.Consolidation, daemons: d.Daemons, recovery: by.Recovery,
-		offers: rooms, chunks: c.Chunks, triggers: d.Triggers, clock: p.Clock, batchIdle: cfg.BatchIdle, batchMax: cfg.BatchMax, expected: p.Expected}
+		offers: rooms, chunks: c.Chunks, triggers: d.Triggers, clock: p.Clock, batchIdle: cfg.BatchIdle, batchMax: cfg.BatchMax, settled: p.Settled}
 	return c
 }

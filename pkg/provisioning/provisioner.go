@@ -19,9 +19,9 @@ type Provisioner struct {
 	recovery   Recovery
 	triggers   *Triggers
 	clock      clock.WithTicker
-	// A burst is planned when no pod has arrived for batchIdle and none is expected, or at the latest batchMax after its first pod.
+	// A burst is planned when it has settled, or at the latest batchMax after its first pod.
 	batchIdle, batchMax time.Duration
-	expected            func() bool
+	settled             func(quiet, window time.Duration) bool
 	bookings            func(context.Context)
 }
 
@@ -55,16 +55,18 @@ func (p *Provisioner) settle(ctx context.Context) bool {
 	}
 	limit := p.clock.NewTimer(p.batchMax)
 	defer limit.Stop()
-	for {
-		idle := p.clock.NewTimer(p.batchIdle)
+	part := max(p.batchIdle/3, 1)
+	for quiet := time.Duration(0); ; {
+		idle := p.clock.NewTimer(part)
 		select {
 		case <-ctx.Done():
 			idle.Stop()
 			return false
 		case <-p.triggers.plan:
 			idle.Stop()
+			quiet = 0
 		case <-idle.C():
-			if !p.expected() {
+			if quiet += part; p.settled(quiet, 3*part) {
 				return true
 			}
 		case <-limit.C():

@@ -1,0 +1,59 @@
+package pending
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// newcomers are the pods of our profiles that may not have had their first scheduling cycle. The lock of Pods guards them.
+type newcomers struct {
+	pods []firstSeen // of the last arrivalPatience, and some older ones, in order of time
+	// last is when the last one was first seen, alone whether none was for arrivalPatience before it.
+	last  time.Time
+	alone bool
+}
+
+// firstSeen is when this process first saw a pod.
+type firstSeen struct {
+	uid  types.UID
+	seen time.Time
+}
+
+func (n *newcomers) add(uid types.UID, now time.Time) {
+	n.since(now.Add(-arrivalPatience))
+	n.alone = now.Sub(n.last) > arrivalPatience
+	n.pods, n.last = append(n.pods, firstSeen{uid, now}), now
+}
+
+// since forgets pods that were not seen after a time.
+func (n *newcomers) since(after time.Time) {
+	for len(n.pods) > 0 && !n.pods[0].seen.After(after) {
+		n.pods = n.pods[1:]
+	}
+}
+
+// lastArrival returns when the last pod of our profiles was first seen, and whether none was for arrivalPatience before it.
+func (p *Pods) lastArrival() (seen time.Time, alone bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newcomers.last, p.newcomers.alone
+}
+
+// untried reports whether a pod that was first seen after a time has not had its first scheduling cycle. Only one goroutine may ask.
+func (p *Pods) untried(after time.Time) bool {
+	p.mu.Lock()
+	p.newcomers.since(after)
+	pods := p.newcomers.pods
+	p.newcomers.pods = nil
+	p.mu.Unlock()
+	first := slices.IndexFunc(pods, func(one firstSeen) bool { return p.Has(one.uid) && p.reservations.Free(one.uid) })
+	if first < 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.newcomers.pods = append(pods[first:], p.newcomers.pods...)
+	return true
+}
