@@ -155,6 +155,11 @@ func (c *crowded) measure(b *testing.B) {
 		c.class(p) // Classes have computed it in PreEnqueue's time
 		return func() { c.binder.PreFilter(ctx, framework.NewCycleState(), p, nil) }
 	})
+	c.each(b, "PreFilter-apart", func(i int) func() { // keeps apart from its like, which is one of those in the ledger
+		p := c.pod(fmt.Sprintf("job-%d", i), "100m", kinds[3].shape)
+		c.class(p)
+		return func() { c.binder.PreFilter(ctx, framework.NewCycleState(), p, nil) }
+	})
 	c.each(b, "PreFilter-planned", func(i int) func() {
 		p := c.opened[i*7919%len(c.opened)]
 		c.class(p)
