@@ -33,7 +33,7 @@ type crowded struct {
 }
 
 // BenchmarkGrowth measures what a scheduling cycle asks of the ledger, and for how long the launcher's steps hold its lock, in clusters that
-// the other benchmarks don't have: every pod is a class of its own (Jobs, Spark executors, workflows); half of the pods are of one class;
+// the other benchmarks don't have: every pod is a class of its own (Spark executors, workflows); half of the pods are of one class;
 // pods that keep apart from each other, of which as many were refused as nodes boot. p50-us, p99-us and p99.9-us are of one call.
 func BenchmarkGrowth(b *testing.B) {
 	n := *growthPods
