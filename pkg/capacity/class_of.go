@@ -40,8 +40,12 @@ type VolumeInfo struct {
 	Problem string
 }
 
-// ClassOf returns a pod's class. Its errors wrap ErrNotPlannable and name the field.
-func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) {
+// ClassOf is ClassAmong where no other pod's selectors matter.
+func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) { return ClassAmong(pod, vol, 0) }
+
+// ClassAmong returns a pod's class in a cluster in which selectors of pods name the given labels. Its errors wrap ErrNotPlannable and name the
+// field.
+func ClassAmong(pod *corev1.Pod, vol VolumeInfo, named LabelsNamed) (*Class, error) {
 	if vol.Problem != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotPlannable, vol.Problem)
 	}
@@ -70,7 +74,7 @@ func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) {
 	if err := c.podTerms(pod); err != nil {
 		return nil, err
 	}
-	c.Labels = sharedLabels(pod, c)
+	c.Labels = sharedLabels(pod, named.Or(NamedBy(pod)))
 	c.Bind, c.BindReason = bindTime(pod, requests)
 	if vol.Devices != "" {
 		c.Bind, c.BindReason = BindInitialized, "uses devices, which a driver on its node has to publish"
@@ -144,12 +148,11 @@ func RequestsOf(pod *corev1.Pod) (Resources, error) {
 	return out, nil
 }
 
-// sharedLabels returns the pod's labels without those whose value differs from pod to pod (perPodLabels). Those of them that one of the
-// pod's own selectors names stay.
-func sharedLabels(pod *corev1.Pod, c *Class) map[string]string {
+// sharedLabels returns the pod's labels without those whose value differs from pod to pod and that no selector names.
+func sharedLabels(pod *corev1.Pod, named LabelsNamed) map[string]string {
 	var own []string
 	for key := range pod.Labels {
-		if perPodLabels[key] && !c.selects(key) {
+		if named.leavesOut(key) {
 			own = append(own, key)
 		}
 	}
@@ -161,23 +164,6 @@ func sharedLabels(pod *corev1.Pod, c *Class) map[string]string {
 		delete(out, key)
 	}
 	return out
-}
-
-// selects reports whether a selector of the class's own spread or affinity terms mentions the label key.
-func (c *Class) selects(key string) bool {
-	for _, s := range c.Spread {
-		if mentions(s.Selector, key) {
-			return true
-		}
-	}
-	for _, terms := range [][]PodTerm{c.Affinity, c.AntiAffinity, c.PreferredAffinity, c.PreferredAntiAffinity} {
-		for _, t := range terms {
-			if mentions(t.Selector, key) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // bindTime returns the earliest safe time to bind the pod (docs/early-binding.md), and the reason if that is not at once.

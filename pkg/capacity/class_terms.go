@@ -227,17 +227,3 @@ func NewPodTerm(t *corev1.PodAffinityTerm, namespace string, weight int32) (PodT
 	}
 	return out, nil
 }
-
-// mentions reports whether a selector has a requirement on the label key.
-func mentions(s labels.Selector, key string) bool {
-	if s == nil {
-		return false
-	}
-	requirements, _ := s.Requirements()
-	for i := range requirements {
-		if requirements[i].Key() == key {
-			return true
-		}
-	}
-	return false
-}

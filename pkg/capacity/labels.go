@@ -61,10 +61,3 @@ func NormalLabel(key string) string {
 	}
 	return key
 }
-
-// perPodLabels differ between pods that are otherwise identical.
-var perPodLabels = map[string]bool{
-	"statefulset.kubernetes.io/pod-name":       true,
-	"apps.kubernetes.io/pod-index":             true,
-	"batch.kubernetes.io/job-completion-index": true,
-}

@@ -355,3 +355,33 @@ func TestShrinkBeforeTheClaimIsWritten(t *testing.T) {
 	cancel()
 	m.calls.wg.Wait()
 }
+
+// Pods of two Jobs wait as one class. Before they are planned for, a pod comes that must not share a node with one of the Jobs.
+func TestPodsOfJobsThatAnotherPodSelects(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	for i, job := range []string{"a", "b"} {
+		pod := w.pod(i)
+		pod.Labels = map[string]string{"job-name": job}
+		w.pending.Handler().OnAdd(pod, false)
+		class, err := w.pending.Classes.Class(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.reservations.Submit(capacity.RefOf(pod), class)
+	}
+	waiting := func() []ledger.Waiting {
+		waiting, _ := w.parts.demand.Gatherer.Gather(t.Context())
+		return waiting
+	}
+	if got := waiting(); len(got) != 2 || got[0].Class.Key != got[1].Class.Key {
+		t.Fatalf("want both of one class: %v", got)
+	}
+	selecting := w.pod(2)
+	selecting.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+		{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"job-name": "b"}}}}}}
+	w.pending.Handler().OnAdd(selecting, false)
+	if got := waiting(); len(got) != 2 || got[0].Class.Labels["job-name"] != "a" || got[1].Class.Labels["job-name"] != "b" {
+		t.Errorf("want each with the name of its Job: %v", got)
+	}
+}

@@ -36,11 +36,14 @@ type Classes struct {
 
 	mu    sync.Mutex
 	byPod map[types.UID]classified
+	// named are the labels that selectors of any pod seen so far have named. None is ever taken out: that would change classes once more.
+	named capacity.LabelsNamed
 }
 
 type classified struct {
 	ref     capacity.PodRef
 	version string // the pod's resourceVersion: its gates, requests and labels may change
+	named   capacity.LabelsNamed
 	class   *capacity.Class
 	err     error
 }
@@ -127,6 +130,7 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	if !changes {
 		c.mu.Lock()
 		got, ok := c.byPod[pod.UID]
+		ok = ok && got.named == c.named
 		c.mu.Unlock()
 		if ok && got.version == pod.ResourceVersion {
 			return got.class, got.err
@@ -136,22 +140,41 @@ func (c *Classes) Class(pod *corev1.Pod) (*capacity.Class, error) {
 	if changes {
 		facts = c.needs(pod, pod)
 	}
-	class, err := c.of(pod, facts)
+	class, named, err := c.of(pod, facts)
 	if !changes && pod.Spec.NodeName == "" {
 		c.mu.Lock()
-		c.byPod[pod.UID] = classified{ref: capacity.RefOf(pod), version: pod.ResourceVersion, class: class, err: err}
+		c.byPod[pod.UID] = classified{ref: capacity.RefOf(pod), version: pod.ResourceVersion, named: named, class: class, err: err}
 		c.mu.Unlock()
 	}
 	return class, err
 }
 
-// of computes the pod's class with its scheduler's defaults and rules.
-func (c *Classes) of(pod *corev1.Pod, facts capacity.VolumeInfo) (*capacity.Class, error) {
-	class, err := capacity.ClassOf(c.spreadOut(pod), facts)
+// of computes the pod's class with its scheduler's defaults and rules, and returns the named labels that it depends on.
+func (c *Classes) of(pod *corev1.Pod, facts capacity.VolumeInfo) (*capacity.Class, capacity.LabelsNamed, error) {
+	spread := c.spreadOut(pod)
+	named := c.name(spread)
+	class, err := capacity.ClassAmong(spread, facts, named)
 	if err == nil && c.others[pod.Spec.SchedulerName] {
 		class = byOthers(class)
 	}
-	return c.notBefore(class, pod.Spec.SchedulerName), err
+	return c.notBefore(class, pod.Spec.SchedulerName), named, err
+}
+
+// name adds the labels that the pod's selectors name, and returns all that are named.
+func (c *Classes) name(pod *corev1.Pod) capacity.LabelsNamed {
+	by := capacity.NamedBy(pod)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.named = c.named.Or(by)
+	return c.named
+}
+
+// Named returns the labels that selectors of pods name, among those that classes leave out otherwise. Where it grows, classes change: pods
+// with and without affinity are not of the classes any more that they were of before.
+func (c *Classes) Named() capacity.LabelsNamed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.named
 }
 
 // byOthers returns the class for pods that another scheduler binds: that scheduler sees a node only once it has registered.
@@ -176,7 +199,7 @@ func (c *Classes) Successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, erro
 	if c.changes(pod) {
 		facts = c.needs(&next, pod)
 	}
-	class, err := c.of(&next, facts)
+	class, _, err := c.of(&next, facts)
 	return &next, class, err
 }
 

@@ -46,3 +46,49 @@ func TestEarliestBinding(t *testing.T) {
 		}
 	}
 }
+
+// Pods of different Jobs are of one class until a pod comes whose selector names a label of Jobs, even if that is bound already, and also after it
+// has gone: its class must not change for that.
+func TestSelectorOfAnotherPodMakesLabelsCount(t *testing.T) {
+	job := func(i int, name string) *corev1.Pod {
+		p := unscheduled(i)
+		p.Labels = map[string]string{"job-name": name}
+		return p
+	}
+	for name, see := range map[string]func(q queue, selecting *corev1.Pod){
+		"it is bound": func(q queue, selecting *corev1.Pod) {
+			selecting.Spec.NodeName = "n"
+			q.Handler().OnAdd(selecting, true)
+			q.Handler().OnDelete(selecting)
+		},
+		"its class is asked for": func(q queue, selecting *corev1.Pod) {
+			if _, err := q.Classes.Class(selecting); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(Config{})
+			same := func() bool {
+				a, err := q.Classes.Class(job(0, "a"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := q.Classes.Class(job(1, "b"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return a.Key == b.Key
+			}
+			if !same() {
+				t.Error("Jobs of one shape are of two classes")
+			}
+			selecting := unscheduled(2)
+			selecting.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"job-name": "a"}}}}}}
+			if see(q, selecting); same() {
+				t.Error("a pod selects the pods of one Job, and both are of one class")
+			}
+		})
+	}
+}

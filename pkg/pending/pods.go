@@ -109,6 +109,9 @@ func (p *Pods) deleted(pod *corev1.Pod) {
 
 func (p *Pods) observe(old, pod *corev1.Pod) {
 	p.count(old, pod)
+	if old == nil { // affinity and spread constraints don't change
+		p.Classes.name(pod)
+	}
 	if pod.Spec.NodeName != "" {
 		if old != nil && old.Spec.NodeName != "" {
 			if p.left != nil && capacity.Shrank(old, pod) {

@@ -23,6 +23,7 @@ type Gatherer struct {
 	gangs         *gangPlans
 	nominees      *pending.Nominees
 	unprovisioned func(namespace, request string) bool
+	named         capacity.LabelsNamed // what the classes of the pods that wait depend on
 }
 
 // OnUnprovisioned sets a func that reports whether a ProvisioningRequest is known and has no capacity yet. Call it before anything runs.
@@ -49,6 +50,10 @@ func (g *Gatherer) withoutEarly(waiting []ledger.Waiting) []ledger.Waiting {
 // Gather queues unscheduled siblings of queued pods: they are of the same class, so they fit nowhere either, and one plan for all of them
 // buys better nodes than plans for each as the scheduler tries it. Members of their groups are queued, too.
 func (g *Gatherer) Gather(ctx context.Context) ([]ledger.Waiting, map[pending.Group]*Gang) {
+	if named := g.pending.Classes.Named(); named != g.named {
+		g.named = named
+		g.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Outdate() })
+	}
 	var waiting []ledger.Waiting
 	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
 	if g.renew(ctx, waiting) {

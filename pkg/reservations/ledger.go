@@ -19,7 +19,7 @@ import (
 // lock. The cost of a call in a cycle grows not with the cluster, but with the number of reservations: Pin counts the pods of the pod's
 // class that wait before it, as does Gate, which is asked only where its reason is logged. Submit, Assume, Unassume and Settled read the
 // reservations of that class, its node and its group, Object those of the node, and Apart, once in the cycle of a pod that is not pinned,
-// all classes. Submit and Unassume read all pods in the ledger when the node has changed after their gates opened. Gated, Knows, Watches,
+// the classes that may conflict with the pod's. Submit and Unassume read all pods in the ledger when the node has changed after their gates opened. Gated, Knows, Watches,
 // Refused and Unwatched are O(1). The launch controller's steps (Tick each second, the writing of a plan) read every pod and node in the
 // ledger, and cycles wait for them. BenchmarkGrowth (test/bench) measures all of this. A panic under the lock ends the process: the ledger
 // would be half changed, and the next start rebuilds its content.

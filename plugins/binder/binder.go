@@ -141,7 +141,7 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	if b.ledger.Knows(pod.UID) {
 		c.pin, wait = b.ledger.Pin(pod.UID)
 	}
-	// Apart looks at each class of the ledger that may conflict. For a pod that may only go to the node planned for it the plan has done so.
+	// Apart looks at each class of the ledger that may conflict, which may be many. For a pod that may only go to the node planned for it the plan has done so.
 	if !c.ask.DaemonSet && c.pin == "" {
 		c.ask.Apart = b.ledger.Apart(pod.UID, class, err != nil || class.Priority >= scheduling.SystemCriticalPriority)
 	}

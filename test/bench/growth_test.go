@@ -33,7 +33,7 @@ type crowded struct {
 }
 
 // BenchmarkGrowth measures what a scheduling cycle asks of the ledger, and for how long the launcher's steps hold its lock, in clusters that
-// the other benchmarks don't have: every pod is a class of its own (Jobs, Spark executors, workflows); half of the pods are of one class;
+// the other benchmarks don't have: every pod is a class of its own (Spark executors, workflows); half of the pods are of one class;
 // pods that keep apart from each other, of which as many were refused as nodes boot. p50-us, p99-us and p99.9-us are of one call.
 func BenchmarkGrowth(b *testing.B) {
 	n := *growthPods
@@ -153,6 +153,11 @@ func (c *crowded) measure(b *testing.B) {
 	c.each(b, "PreFilter", func(i int) func() {
 		p := fresh(i)
 		c.class(p) // Classes have computed it in PreEnqueue's time
+		return func() { c.binder.PreFilter(ctx, framework.NewCycleState(), p, nil) }
+	})
+	c.each(b, "PreFilter-apart", func(i int) func() { // keeps apart from its like, which is one of those in the ledger
+		p := c.pod(fmt.Sprintf("job-%d", i), "100m", kinds[3].shape)
+		c.class(p)
 		return func() { c.binder.PreFilter(ctx, framework.NewCycleState(), p, nil) }
 	})
 	c.each(b, "PreFilter-planned", func(i int) func() {

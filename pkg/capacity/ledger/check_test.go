@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 // check returns what is inconsistent in the ledger, or nil.
@@ -29,10 +27,8 @@ func check(l *Ledger) error {
 	if !maps.Equal(surges, l.surges) {
 		return fmt.Errorf("counts slots held for Deployments as %v, has %v", l.surges, surges)
 	}
-	repelling := maps.Clone(l.classes)
-	maps.DeleteFunc(repelling, func(_ capacity.ClassKey, c *class) bool { return !c.Repels() })
-	if !maps.Equal(repelling, l.repelling) {
-		return fmt.Errorf("has %d classes that repel pods, should have %d", len(l.repelling), len(repelling))
+	if l.apart.Len() != len(l.classes) {
+		return fmt.Errorf("knows what keeps %d classes apart, has %d", l.apart.Len(), len(l.classes))
 	}
 	for key, c := range l.classes {
 		free, owned, ready := 0, 0, 0

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/antiaffinity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/boots"
 )
@@ -20,8 +21,7 @@ type Ledger struct {
 	byName  map[string]*node // by Node name, once known
 	pods    map[types.UID]*pod
 	classes map[capacity.ClassKey]*class
-	// repelling are those of the classes whose anti-affinity keeps other pods off their node (see Apart).
-	repelling map[capacity.ClassKey]*class
+	apart   *antiaffinity.Index // of classes: which of them keep off each other's nodes (see Apart)
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
 	assumed map[string]map[types.UID]Room
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
@@ -168,18 +168,18 @@ type group struct {
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
-		boots:     map[string]*boots.Times{},
-		patience:  usualPatience,
-		nodes:     map[string]*node{},
-		byName:    map[string]*node{},
-		pods:      map[types.UID]*pod{},
-		classes:   map[capacity.ClassKey]*class{},
-		repelling: map[capacity.ClassKey]*class{},
-		assumed:   map[string]map[types.UID]Room{},
-		held:      map[types.UID]int{},
-		surges:    map[string]int{},
-		buffers:   map[types.UID]*buffer{},
-		bookings:  map[types.UID]*booked.Booking{},
+		boots:    map[string]*boots.Times{},
+		patience: usualPatience,
+		nodes:    map[string]*node{},
+		byName:   map[string]*node{},
+		pods:     map[types.UID]*pod{},
+		classes:  map[capacity.ClassKey]*class{},
+		apart:    antiaffinity.New(),
+		assumed:  map[string]map[types.UID]Room{},
+		held:     map[types.UID]int{},
+		surges:   map[string]int{},
+		buffers:  map[types.UID]*buffer{},
+		bookings: map[types.UID]*booked.Booking{},
 	}
 }
 
@@ -201,9 +201,7 @@ func (l *Ledger) class(c *capacity.Class) *class {
 	if !ok {
 		k = &class{Class: c}
 		l.classes[c.Key] = k
-		if c.Repels() {
-			l.repelling[c.Key] = k
-		}
+		l.apart.Add(c)
 	}
 	return k
 }
@@ -214,7 +212,7 @@ func (l *Ledger) forget(c *class) {
 		return
 	}
 	delete(l.classes, c.Key)
-	delete(l.repelling, c.Key)
+	l.apart.Remove(c.Key)
 }
 
 // insert adds a slot and keeps plan order.

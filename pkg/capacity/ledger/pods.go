@@ -126,6 +126,13 @@ func (l *Ledger) Renew(classes map[types.UID]*capacity.Class) {
 	}
 }
 
+// Outdate makes the classes of all queued pods stale (see Renew), because what a class is has changed.
+func (l *Ledger) Outdate() {
+	for _, p := range l.pods {
+		p.stale = p.stale || p.state == Queued
+	}
+}
+
 // Dismiss removes queued pods that can't be planned for any more, and lets the scheduler try them. If a later cycle of theirs fails, they
 // are submitted again.
 func (l *Ledger) Dismiss(uids []types.UID) {

@@ -186,23 +186,12 @@ func (n *node) room(p *pod, of *Ask, on Amounts) error {
 
 // Apart returns the classes that have slots somewhere and whose pods must not share a node with those of c. preempts leaves out classes of
 // a lower priority: it is for pods that could preempt theirs, if they were bound already. Any other pod has a plan or gets one, and one such
-// pod would take the place of all pods that are planned for a node. Apart looks at all classes that repel other pods, and at every class if c
-// does, so it is called once per scheduling cycle.
+// pod would take the place of all pods that are planned for a node.
 func (l *Ledger) Apart(c *capacity.Class, preempts bool) map[capacity.ClassKey]bool {
-	var out map[capacity.ClassKey]bool
-	classes := l.repelling
-	if c.Repels() {
-		classes = l.classes
-	}
-	for key, k := range classes {
-		if len(k.slots) > 0 && (!preempts || k.Priority >= c.Priority) && capacity.Apart(c, k.Class) {
-			if out == nil {
-				out = map[capacity.ClassKey]bool{}
-			}
-			out[key] = true
-		}
-	}
-	return out
+	return l.apart.Apart(c, func(key capacity.ClassKey) bool {
+		k := l.classes[key]
+		return len(k.slots) > 0 && (!preempts || k.Priority >= c.Priority)
+	})
 }
 
 // apart returns an error if the pod and one that is planned for the node must not share it. The scheduler's own filter sees the conflict

@@ -159,24 +159,3 @@ func TestApart(t *testing.T) {
 		}
 	}
 }
-
-// A pod without anti-affinity of its own is compared with the classes that repel pods, and with no others, however many there are.
-func TestApartLooksAtRepellingClasses(t *testing.T) {
-	l := New()
-	l.Existing("n", upAndRunning)
-	for _, c := range []*capacity.Class{repelling("db", "a"), testClass("web", 100, 0), testClass("job", 100, 0)} {
-		ref := capacity.PodRef{UID: types.UID(c.Key)}
-		l.Submit(ref, c, epoch)
-		l.Commit("p", []capacity.Placement{{Class: c, Pod: ref, Node: "n"}}, epoch)
-	}
-	if len(l.repelling) != 1 || l.repelling["db"] == nil {
-		t.Errorf("compares with %v", l.repelling)
-	}
-	l.Submit(capacity.PodRef{UID: "x"}, repelling("cache", "a"), epoch)
-	if l.Gone("x"); len(l.repelling) != 1 {
-		t.Errorf("compares with %v, one of which is forgotten", l.repelling)
-	}
-	if err := check(l); err != nil {
-		t.Error(err)
-	}
-}

@@ -1,0 +1,70 @@
+package antiaffinity
+
+import "github.com/dovetail-scheduler/dovetail/pkg/capacity"
+
+// Apart returns the classes whose pods must not share a node with those of c (capacity.Apart), as far as they count; nil: there are none. c need
+// not be in the index. counts is asked about each class that may conflict, once or more often.
+func (x *Index) Apart(c *capacity.Class, counts func(capacity.ClassKey) bool) map[capacity.ClassKey]bool {
+	s := search{index: x, of: c, counts: counts}
+	s.repelling(listKey{namespace: c.Namespace})
+	s.repelling(listKey{everywhere: true})
+	for i := range c.AntiAffinity {
+		t := &c.AntiAffinity[i]
+		if t.TopologyKey != capacity.LabelHostname {
+			continue
+		}
+		if everywhere(t) {
+			for namespace := range x.namespaces {
+				s.selected(t, namespace)
+			}
+			continue
+		}
+		for _, namespace := range t.Namespaces {
+			s.selected(t, namespace)
+		}
+	}
+	return s.found
+}
+
+// search is one call of Apart.
+type search struct {
+	index  *Index
+	of     *capacity.Class
+	counts func(capacity.ClassKey) bool
+	found  map[capacity.ClassKey]bool
+}
+
+// repelling looks at the classes with terms that may select the class's pods.
+func (s *search) repelling(in listKey) {
+	in.kind = repels
+	s.list(in)
+	for key, value := range s.of.Labels {
+		in.kind, in.key, in.value = wantsKey, key, ""
+		s.list(in)
+		in.kind, in.value = wants, value
+		s.list(in)
+	}
+}
+
+// selected looks at the classes of the namespace that a term of the class may select.
+func (s *search) selected(t *capacity.PodTerm, namespace string) {
+	for _, key := range s.index.shortest(t, listKey{namespace: namespace}, [...]kind{within, has, hasKey}) {
+		s.list(key)
+	}
+}
+
+func (s *search) list(key listKey) {
+	l := s.index.lists[key]
+	if l == nil {
+		return
+	}
+	for _, m := range l.members {
+		if s.found[m.class.Key] || !s.counts(m.class.Key) || !capacity.Apart(s.of, m.class) {
+			continue
+		}
+		if s.found == nil {
+			s.found = map[capacity.ClassKey]bool{}
+		}
+		s.found[m.class.Key] = true
+	}
+}
