@@ -214,3 +214,39 @@ func TestResumedLaunchOverwritesNoLaterAttempt(t *testing.T) {
 		t.Errorf("%d instances, the first attempt was repeated: %v, %d terminations", n, w.requests["t1"] != "", w.calls["Terminate"])
 	}
 }
+
+// The last leader had recorded the instances, which the cache doesn't show, and made no Nodes: they are made ahead of their kubelets, once the
+// instances are known to be alive, and nothing is launched. A claim that is being deleted gets none.
+func TestResumedLaunchFinishesNodesOfInstancesTheCacheDoesNotShow(t *testing.T) {
+	w := newWorld(t)
+	w.build()
+	batch := &capacity.LaunchBatch{Token: "t1", Attempt: 1, Claims: []string{"a", "b", "c"}, Pool: "pool", NodeClass: "class", CapacityType: "on-demand",
+		For: capacity.ForPool, Offers: []capacity.OfferKey{{InstanceType: "small", Zone: "a", CapacityType: "on-demand"}}, Request: []byte("r1")}
+	launched, err := w.Launch(t.Context(), *batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []*capacity.Claim
+	w.stored = map[string]*capacity.Claim{}
+	for i, name := range batch.Claims {
+		c := capacity.Claim{Name: name, UID: name, Pool: "pool", NodeClass: "class", Allocatable: capacity.Resources{"cpu": 1000}}
+		shown, stored := c, c
+		w.claims[name], missing = &shown, append(missing, &c)
+		inst := launched.Instances[i]
+		stored.LaunchBatch, stored.Launched, stored.ProviderID, stored.Deleting = batch, true, inst.ProviderID, name == "c"
+		stored.InstanceType, stored.Zone, stored.CapacityType = inst.InstanceType, inst.Zone, inst.CapacityType
+		w.stored[name] = &stored
+	}
+	calls := w.calls["Launch"]
+	w.parts.resumption.resume(t.Context(), batch, missing, missing)
+	w.settled()
+	for _, name := range batch.Claims {
+		c := w.claims[name]
+		if made := c != nil && w.nodes[c.NodeName] != nil; made != (name != "c") {
+			t.Errorf("claim %s: a Node is made: %v; %+v", name, made, c)
+		}
+	}
+	if w.calls["Launch"] != calls || w.calls["Terminate"] > 0 || len(w.instances) != 3 {
+		t.Errorf("%d calls to launch, %d terminations, %d instances", w.calls["Launch"]-calls, w.calls["Terminate"], len(w.instances))
+	}
+}

@@ -118,7 +118,7 @@ func (r *resumption) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]c
 // recordRest writes the batch's record on those of its claims that don't have it: the last leader crashed while it was writing the records.
 // The repeated call launches an instance for each of these claims, too, and termination and garbage collection need the record, so it is
 // written before the call. Claims that are gone are left out, and so are those of which the cache was behind: the last leader went on to another
-// attempt, which is resumed instead.
+// attempt, which is resumed instead, or to an instance, whose node is finished.
 func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing, all []*capacity.Claim) ([]*capacity.Claim, error) {
 	if !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !c.LaunchedBy(rec) }) {
 		return missing, nil
@@ -134,8 +134,13 @@ func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, 
 			own := *c
 			own.LaunchBatch = rec
 			left = append(left, &own)
-		case now.ProviderID == "" && !now.Deleting:
+		case now.Deleting || now.Initialized:
+		case now.ProviderID == "":
 			later[now.LaunchBatch.Token] = append(later[now.LaunchBatch.Token], now)
+		case now.NodeName == "": // the last leader launched it and got no further
+			r.calls.wg.Go(func() {
+				r.batches.finisher.finish(ctx, r.requesters.of(now.LaunchBatch), now, now.Instance(), now.Labels)
+			})
 		}
 	}
 	for _, claims := range later {
