@@ -9,7 +9,6 @@ import (
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -58,13 +57,7 @@ func (s *Store) Take(ctx context.Context, c *capacity.Claim) error {
 		if purchase != "" {
 			nc.Annotations[objects.AnnotationPurchase] = purchase
 		}
-		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-		defer cancel()
-		if err := s.live.Patch(ctx, nc, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
-			return err
-		}
-		s.keepOwn(nc)
-		return nil
+		return s.patchLocked(ctx, base, nc)
 	})
 	if err != nil {
 		return fmt.Errorf("preparing NodeClaim %s for its launch: %w", c.Name, err)

@@ -137,18 +137,23 @@ func (s *Store) RecordBatchUnlessLater(ctx context.Context, c *capacity.Claim, w
 			nc.Annotations = map[string]string{}
 		}
 		nc.Annotations[objects.AnnotationLaunchBatch] = value
-		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-		defer cancel()
-		if err := s.live.Patch(ctx, nc, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
-			return err
-		}
-		s.keepOwn(nc)
-		return nil
+		return s.patchLocked(ctx, base, nc)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("recording a launch on NodeClaim %s: %w", c.Name, err)
 	}
 	return later, nil
+}
+
+// patchLocked writes a changed NodeClaim, and fails with a conflict if base is not its current version.
+func (s *Store) patchLocked(ctx context.Context, base, changed *karpv1.NodeClaim) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := s.live.Patch(ctx, changed, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	s.keepOwn(changed)
+	return nil
 }
 
 // inMetadata returns a patch of the claim's metadata. It includes the UID, so that the API server refuses it for another claim of the
