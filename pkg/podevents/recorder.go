@@ -3,6 +3,7 @@ package podevents
 import (
 	"context"
 	"strings"
+	"sync"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -20,13 +21,23 @@ const (
 	eventBacklog    = 5000
 )
 
-// Recorder writes events about pods at a limited pace, warnings first. It drops what exceeds the backlog: the log has everything that
-// events say.
+// Of events that tell of success, such as Nominated, these are written for each reason; further ones are left out and counted. They would be
+// thousands of requests for a burst of thousands of pods, minutes late, and a user who looks at one pod of many finds enough of them.
+const (
+	successesPerSecond = 5
+	successBurst       = 250
+)
+
+// Recorder writes events about pods at a limited pace, warnings first. Of other events it writes a sample under load (successesPerSecond), and it
+// drops what exceeds the backlog: the log has everything that events say.
 type Recorder struct {
 	recorder events.EventRecorder
 	limit    *rate.Limiter
 	// warnings have a queue of their own, so that thousands of events about planned nodes don't crowd out those for pods that get no node.
 	warnings, queue chan event
+	// successes limits the events that are no warnings, by reason. mu guards it.
+	mu        sync.Mutex
+	successes map[string]*rate.Limiter
 }
 
 type event struct {
@@ -37,19 +48,35 @@ type event struct {
 // New returns a recorder that writes through r while Run runs. r must not block.
 func New(r events.EventRecorder) *Recorder {
 	return &Recorder{recorder: r, limit: rate.NewLimiter(eventsPerSecond, eventBurst),
-		warnings: make(chan event, eventBacklog), queue: make(chan event, eventBacklog)}
+		warnings: make(chan event, eventBacklog), queue: make(chan event, eventBacklog), successes: map[string]*rate.Limiter{}}
 }
 
 // Pod queues an event and returns at once.
 func (p *Recorder) Pod(ref capacity.PodRef, eventType, reason, note string) {
-	queue := p.queue
-	if eventType == corev1.EventTypeWarning {
-		queue = p.warnings
+	queue := p.warnings
+	if eventType != corev1.EventTypeWarning {
+		if queue = p.queue; !p.sampled(reason) {
+			leftOut.WithLabelValues(reason).Inc()
+			return
+		}
 	}
 	select {
 	case queue <- event{ref, eventType, reason, note}:
 	default:
+		leftOut.WithLabelValues(reason).Inc()
 	}
+}
+
+// sampled reports whether an event that is no warning is written. Reasons are few: they are constants.
+func (p *Recorder) sampled(reason string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit := p.successes[reason]
+	if limit == nil {
+		limit = rate.NewLimiter(successesPerSecond, successBurst)
+		p.successes[reason] = limit
+	}
+	return limit.Allow()
 }
 
 // Run writes events until ctx ends.

@@ -9,8 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -40,6 +42,48 @@ func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
 		pass(3 * time.Minute)
 		if n := count(written, "Nominated"); n == 0 {
 			t.Error("nothing else was written in three minutes")
+		}
+		cancel()
+		<-done
+	})
+}
+
+// Events of success are a sample under load, for each reason, and what is left out is counted. Failures are all written.
+func TestSuccessesAreSampled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leftOut.Reset()
+		written := events.NewFakeRecorder(10 * eventBacklog)
+		r := New(written)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			r.Run(ctx)
+			close(done)
+		}()
+		const minutes, perSecond = 2, 40
+		for range minutes * 60 {
+			for i := range perSecond {
+				ref := capacity.PodRef{Name: fmt.Sprint("p", i)}
+				r.Pod(ref, corev1.EventTypeNormal, "Nominated", "a node comes")
+				if i%4 == 0 {
+					r.Pod(ref, corev1.EventTypeWarning, "LaunchFailed", "no node comes")
+				}
+			}
+			pass(time.Second)
+		}
+		r.Pod(capacity.PodRef{Name: "other"}, corev1.EventTypeNormal, "WaitingForNode", "a driver is missing")
+		pass(time.Minute)
+		by := map[string]int{}
+		for len(written.Events) > 0 {
+			by[strings.Fields(<-written.Events)[1]]++
+		}
+		all := minutes * 60 * perSecond
+		want := map[string]int{"Nominated": successBurst + (minutes*60-1)*successesPerSecond, "LaunchFailed": all / 4, "WaitingForNode": 1}
+		if diff := cmp.Diff(want, by); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if got, err := testutil.GetCounterMetricValue(leftOut.WithLabelValues("Nominated")); err != nil || int(got) != all-want["Nominated"] {
+			t.Errorf("%v left out, err %v, want %d", got, err, all-want["Nominated"])
 		}
 		cancel()
 		<-done
