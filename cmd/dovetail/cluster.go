@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -83,7 +84,7 @@ type seen struct {
 }
 
 // look reads the cluster, or the file in its place. What input names counts in addition.
-func (f *clusterFlags) look(cmd *cobra.Command, input manifest.Options, of ...about) (*seen, error) {
+func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manifest.Options, of ...about) (*seen, error) {
 	snapshot := &livecluster.Snapshot{}
 	installed := ""
 	if len(f.existing) == 0 {
@@ -91,14 +92,14 @@ func (f *clusterFlags) look(cmd *cobra.Command, input manifest.Options, of ...ab
 		if err != nil {
 			return nil, err
 		}
-		if snapshot, err = reader.Read(cmd.Context()); err != nil {
+		if snapshot, err = reader.Read(ctx); err != nil {
 			return nil, err
 		}
 		for _, o := range of {
-			reader.Events(cmd.Context(), snapshot, o.namespace, o.kind, o.name)
+			reader.Events(ctx, snapshot, o.namespace, o.kind, o.name)
 		}
 		if f.config == "" {
-			installed = reader.SchedulerConfig(cmd.Context())
+			installed = reader.SchedulerConfig(ctx)
 		}
 	}
 	out := &seen{}

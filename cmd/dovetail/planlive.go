@@ -18,7 +18,7 @@ func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
 	flags := newClusterFlags()
 	flags.kube, flags.existing, flags.config, flags.zones, flags.memoryOverhead = f.kube, f.existing, f.config, f.zones, f.memoryOverhead
 	flags.catalog = cmp.Or(f.catalog, builtinCatalog)
-	c, err := flags.look(cmd, manifest.Options{Manifests: slices.Concat(f.manifests, f.pools), DefaultPool: f.defaultPool, Namespace: f.namespace})
+	c, err := flags.look(cmd.Context(), cmd, manifest.Options{Manifests: slices.Concat(f.manifests, f.pools), DefaultPool: f.defaultPool, Namespace: f.namespace})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func topCommand() *cobra.Command {
 				return usageError{fmt.Errorf("--interval %s: must be at least 1s", interval)}
 			}
 			look := func(bound bool) (*explain.Overview, []string, error) {
-				c, err := f.look(cmd, manifest.Options{})
+				c, err := f.look(cmd.Context(), cmd, manifest.Options{})
 				if err != nil {
 					return nil, nil, err
 				}

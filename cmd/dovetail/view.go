@@ -42,7 +42,7 @@ func viewCommand() *cobra.Command {
 				return err
 			}
 			look := func(ctx context.Context) (*explain.Cluster, []string, error) {
-				c, err := f.look(cmd, manifest.Options{}, about{"", "NodeClaim", ""}, about{"", "NodePool", ""}, about{"", "Node", ""})
+				c, err := f.look(ctx, cmd, manifest.Options{}, about{"", "NodeClaim", ""}, about{"", "NodePool", ""}, about{"", "Node", ""})
 				if err != nil {
 					return nil, nil, err
 				}
@@ -54,7 +54,7 @@ func viewCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&address, "address", "127.0.0.1:8765", "address to listen on; port 0: any that is free. Only addresses of this computer alone are accepted")
-	flags.DurationVar(&interval, "interval", 2*time.Second, "how often to look; a large cluster is looked at less often, so that reading takes a tenth of the time at most")
+	flags.DurationVar(&interval, "interval", 2*time.Second, "how often to look; a large cluster is looked at less often, half a minute after the last look at the latest")
 	flags.BoolVar(&noBound, "no-bound", false, "don't work out what the pods would cost at least, which takes seconds on a large cluster")
 	f.add(flags)
 	return cmd

@@ -100,7 +100,7 @@ func whyPodCommand() *cobra.Command {
 			if before, after, ok := strings.Cut(name, "/"); ok {
 				namespace, name = before, after
 			}
-			c, err := f.look(cmd, manifest.Options{}, about{namespace, "Pod", name})
+			c, err := f.look(cmd.Context(), cmd, manifest.Options{}, about{namespace, "Pod", name})
 			if err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func whyNodeCommand() *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			c, err := f.look(cmd, manifest.Options{}, about{"", "Node", args[0]}, about{"", "NodeClaim", ""})
+			c, err := f.look(cmd.Context(), cmd, manifest.Options{}, about{"", "Node", args[0]}, about{"", "NodeClaim", ""})
 			if err != nil {
 				return err
 			}
@@ -152,7 +152,7 @@ func whyNodePoolCommand() *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			c, err := f.look(cmd, manifest.Options{}, about{"", "NodePool", args[0]})
+			c, err := f.look(cmd.Context(), cmd, manifest.Options{}, about{"", "NodePool", args[0]})
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,10 +13,17 @@ import (
 )
 
 const (
-	// boundEvery is how often the bound is worked out again, which is much more work than the rest.
-	boundEvery = time.Minute
-	// mostOfTime: reading takes one part in so many of the time at most.
-	mostOfTime = 10
+	// boundEvery is how often the bound is worked out again at most.
+	boundEvery = 5 * time.Second
+	// mostOfTime: reading takes one part in so many of the time at most, unless the cluster would not be looked at for longer than longestPause;
+	// so does working out the bound.
+	mostOfTime   = 10
+	longestPause = 30 * time.Second
+	// A look is given up, so that the page says so, after several times what the longest one has taken, and at least shortestPatience. The first
+	// one may take as long as firstPatience.
+	shortestPatience = 10 * time.Second
+	firstPatience    = 2 * time.Minute
+	patienceFactor   = 5
 )
 
 // Look reads the cluster. notes say what the numbers count with.
@@ -28,6 +36,8 @@ type Feed struct {
 	clock    clock.Clock
 	// planning holds one token: plans on the latest cluster are made one at a time.
 	planning chan struct{}
+	// longest is how long the longest look has taken that read the cluster; 0: none has. Only Run's goroutine uses it.
+	longest time.Duration
 
 	mu      sync.Mutex
 	latest  *Model // never changed, only replaced; nil: nothing was read yet
@@ -37,7 +47,8 @@ type Feed struct {
 	changed chan struct{} // closed when latest is replaced
 }
 
-// NewFeed returns a feed that looks every interval, and less often if a look takes longer than a tenth of that. It does nothing until Run.
+// NewFeed returns a feed that looks every interval, and less often (longestPause) if a look takes longer than a tenth of that. It does nothing
+// until Run.
 func NewFeed(look Look, interval time.Duration, c clock.Clock) *Feed {
 	return &Feed{look: look, interval: interval, clock: c, planning: make(chan struct{}, 1), changed: make(chan struct{})}
 }
@@ -53,19 +64,27 @@ func (f *Feed) Latest() (*Model, <-chan struct{}) {
 func (f *Feed) Run(ctx context.Context, bound bool) {
 	var working sync.WaitGroup
 	defer working.Wait()
-	var boundAt time.Time
-	free := make(chan struct{}, 1) // one bound at a time
+	bounds := make(chan time.Time, 1) // holds when the bound may be worked out again, unless that is being done
+	bounds <- time.Time{}
 	for {
 		start := f.clock.Now()
 		c, o := f.once(ctx)
-		took := f.clock.Since(start)
-		if bound && c != nil && (boundAt.IsZero() || f.clock.Since(boundAt) >= boundEvery) {
+		pause := f.interval
+		if c != nil {
+			pause = max(pause, min(mostOfTime*f.clock.Since(start), longestPause))
+		}
+		if bound && c != nil {
 			select {
-			case free <- struct{}{}:
-				boundAt = f.clock.Now()
+			case next := <-bounds:
+				if f.clock.Now().Before(next) {
+					bounds <- next
+					break
+				}
 				working.Go(func() {
-					defer func() { <-free }()
+					begun := f.clock.Now()
 					f.addBound(ctx, c, o)
+					now := f.clock.Now()
+					bounds <- now.Add(max(boundEvery, mostOfTime*now.Sub(begun)))
 				})
 			default:
 			}
@@ -73,14 +92,44 @@ func (f *Feed) Run(ctx context.Context, bound bool) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.clock.After(max(f.interval, mostOfTime*took)):
+		case <-f.clock.After(pause):
 		}
 	}
 }
 
+// read looks at the cluster, with the patience that looks have needed so far. An API server that was stopped may keep connections that it doesn't
+// answer on.
+func (f *Feed) read(ctx context.Context) (*explain.Cluster, []string, error) {
+	patience := firstPatience
+	if f.longest > 0 {
+		patience = max(shortestPatience, patienceFactor*f.longest)
+	}
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := f.clock.NewTimer(patience)
+	defer timer.Stop()
+	read := make(chan struct{})
+	defer close(read)
+	go func() {
+		select {
+		case <-timer.C():
+			cancel(fmt.Errorf("the cluster hasn't answered within %v", patience))
+		case <-read:
+		}
+	}()
+	start := f.clock.Now()
+	c, notes, err := f.look(limited)
+	if err == nil {
+		f.longest = max(f.longest, f.clock.Since(start))
+	} else if limited.Err() != nil && ctx.Err() == nil {
+		err = context.Cause(limited)
+	}
+	return c, notes, err
+}
+
 // once looks at the cluster, and keeps what was there before if it can't be read.
 func (f *Feed) once(ctx context.Context) (*explain.Cluster, *explain.Overview) {
-	c, notes, err := f.look(ctx)
+	c, notes, err := f.read(ctx)
 	var o *explain.Overview
 	if err == nil {
 		o, err = c.Overview(ctx)

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/explain"
 )
@@ -186,39 +189,101 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// The feed looks every interval, less often if a look takes long, and ends with its context.
+// The feed looks every interval, less often if a look takes long, as soon again if it fails, and ends with its context.
 func TestRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		var took atomic.Int64
-		var at []time.Duration
-		f := feedOf(func() (*explain.Cluster, error) {
-			at = append(at, time.Since(start))
-			<-time.After(time.Duration(took.Load()))
-			return nil, errors.New("connection refused")
+	for name, tc := range map[string]struct {
+		takes time.Duration
+		err   error
+		want  []time.Duration // in seconds
+	}{
+		"looks that take long":        {takes: 2 * time.Second, want: []time.Duration{0, 1, 2, 3, 25}},
+		"looks that take very long":   {takes: 9 * time.Second, want: []time.Duration{0, 1, 2, 3, 42}},
+		"looks that fail after long":  {takes: 9 * time.Second, err: errors.New("connection refused"), want: []time.Duration{0, 1, 2, 3, 13, 23, 33, 43}},
+		"looks that get no answer":    {takes: time.Hour, want: []time.Duration{0, 1, 2, 3, 14, 25, 36}},
+		"looks that don't take long ": {takes: 50 * time.Millisecond, want: nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				var at []time.Duration
+				f := NewFeed(func(ctx context.Context) (*explain.Cluster, []string, error) {
+					since := time.Since(start)
+					at = append(at, since)
+					if since < 3*time.Second {
+						return clusterOf(node("a")), nil, nil
+					}
+					select {
+					case <-time.After(tc.takes):
+						return clusterOf(node("a")), nil, tc.err
+					case <-ctx.Done():
+						return nil, nil, ctx.Err()
+					}
+				}, time.Second, clock.RealClock{})
+				f.longest = time.Millisecond
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					f.Run(ctx, false)
+				}()
+				<-time.After(43500 * time.Millisecond)
+				m, _ := f.Latest()
+				stop()
+				<-ended
+				if tc.want == nil {
+					if len(at) < 42 {
+						t.Errorf("it looks %d times", len(at))
+					}
+					return
+				}
+				for i := range at {
+					at[i] /= time.Second
+				}
+				if !slices.Equal(at, tc.want) {
+					t.Errorf("it looks at %d, want %d", at, tc.want)
+				}
+				switch {
+				case tc.err != nil && m.Head.Problem != tc.err.Error(), tc.takes == time.Hour && m.Head.Problem != "the cluster hasn't answered within 10s":
+					t.Errorf("the problem is %q", m.Head.Problem)
+				case m.Head.NodeCount != 1:
+					t.Errorf("the last model has %d nodes", m.Head.NodeCount)
+				}
+			})
 		})
+	}
+}
+
+// The bound follows the cluster: one that was worked out before there were nodes is soon replaced.
+func TestBoundIsWorkedOutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pods atomic.Int64
+		f := NewFeed(func(context.Context) (*explain.Cluster, []string, error) {
+			objects := []client.Object{node("a")}
+			for i := range pods.Load() {
+				objects = append(objects, pod(fmt.Sprint("web-", i), "a", "ReplicaSet", "1"))
+			}
+			return clusterOf(objects...), nil, nil
+		}, time.Second, clock.RealClock{})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			f.Run(ctx, true)
 		}()
+		bound := func() *explain.Overview {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.bound
+		}
 		<-time.After(2500 * time.Millisecond)
-		took.Store(int64(2 * time.Second))
-		<-time.After(40 * time.Second)
+		before := bound()
+		pods.Store(3)
+		<-time.After(boundEvery + time.Second)
+		after := bound()
 		stop()
 		<-ended
-		want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 25 * time.Second}
-		if len(at) != len(want) {
-			t.Fatalf("it looks at %v, want %v", at, want)
-		}
-		for i := range want {
-			if at[i] != want[i] {
-				t.Errorf("it looks at %v, want %v", at, want)
-			}
-		}
-		if m, _ := f.Latest(); m.Head.Problem != "connection refused" || m.Head.Since != start.UnixMilli() {
-			t.Errorf("the model is %+v", m)
+		if before == nil || after == nil || before == after || after.Running != before.Running+3 {
+			t.Errorf("before %+v, after %+v", before, after)
 		}
 	})
 }
