@@ -52,22 +52,33 @@ func (s *Store) later(of status.Object) {
 	s.status.changed(s.classes.CustomKind, of.GetName())
 }
 
-// catchUp writes the status that was kept for a class.
+// keeps reports whether a status is kept for the class.
+func (s *Store) keeps(name string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, ok := s.delayed[name]
+	return ok
+}
+
+// catchUp writes the status that is kept for a class. A newer one that comes meanwhile is kept, too, and brings us back.
 func (s *Store) catchUp(ctx context.Context, name string) error {
-	s.mu.Lock()
+	s.mu.RLock()
 	kept, ok := s.delayed[name]
-	delete(s.delayed, name)
-	s.mu.Unlock()
+	s.mu.RUnlock()
 	if !ok {
 		return nil
 	}
-	err := s.SetNodeClassStatus(ctx, kept)
-	if err != nil {
-		s.mu.Lock()
-		if _, newer := s.delayed[name]; !newer {
-			s.delayed[name] = kept
-		}
-		s.mu.Unlock()
+	if s.hold() != nil {
+		s.status.changed(s.classes.CustomKind, name)
+		return nil
 	}
-	return err
+	if err := s.writeClassStatus(ctx, kept); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.delayed[name] == kept {
+		delete(s.delayed, name)
+	}
+	return nil
 }

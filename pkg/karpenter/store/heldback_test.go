@@ -54,3 +54,36 @@ func TestNothingIsWrittenBesideAnotherOwner(t *testing.T) {
 		t.Errorf("nobody is told that it is over: %q", said)
 	}
 }
+
+// A status that was kept while writes were paused doesn't overwrite one that the class was resolved to afterwards.
+func TestAKeptStatusDoesNotOverwriteANewerOne(t *testing.T) {
+	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default")))
+	var held atomic.Bool
+	held.Store(true)
+	w.SetHold(func() error {
+		if held.Load() {
+			return errors.New("Karpenter leads")
+		}
+		return nil
+	})
+	w.leading()
+	<-w.events.Events // writes are known to be paused
+	resolved := func(subnet string) {
+		t.Helper()
+		if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved("default", 1, ec2nc.EC2NodeClassStatus{Subnets: []ec2nc.Subnet{{ID: subnet, Zone: "a"}}})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resolved("subnet-old")
+	held.Store(false)
+	resolved("subnet-new")
+	w.eventually("nothing is kept any more", func() bool {
+		w.clock.Step(time.Second)
+		w.mu.RLock()
+		defer w.mu.RUnlock()
+		return len(w.delayed) == 0
+	})
+	if got := w.getClass("default").Status.Subnets; len(got) != 1 || got[0].ID != "subnet-new" {
+		t.Errorf("the status has %v, want subnet-new", got)
+	}
+}

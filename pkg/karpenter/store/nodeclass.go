@@ -23,11 +23,15 @@ func (s *Store) SetNodeClassStatus(ctx context.Context, of status.Object) error 
 	if karpenter.Derived(name) {
 		return s.setDerivedClassStatus(of)
 	}
-	if s.hold() != nil {
+	if s.hold() != nil || s.keeps(name) { // what is kept is older: it must not be written after this
 		s.later(of)
 		return nil
 	}
-	ask := false
+	return s.writeClassStatus(ctx, of)
+}
+
+func (s *Store) writeClassStatus(ctx context.Context, of status.Object) error {
+	name, ask := of.GetName(), false
 	err := onConflictAgain(func() error {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
