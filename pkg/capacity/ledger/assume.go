@@ -23,6 +23,12 @@ const (
 	RoomOther Room = "other"
 )
 
+// binding is a pod that is being bound.
+type binding struct {
+	room   Room
+	daemon bool // it belongs to a DaemonSet
+}
+
 // Assume records that the scheduler has assumed the pod on the node; from now on the scheduler's cache accounts for it there. Assume
 // returns an error if the node is being removed or must not take the pod yet. daemon: the pod belongs to a DaemonSet.
 func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
@@ -72,15 +78,15 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 		l.out.Buffers = true
 	}
 	if l.assumed[name] == nil {
-		l.assumed[name] = map[types.UID]Room{}
+		l.assumed[name] = map[types.UID]binding{}
 	}
-	l.assumed[name][uid] = room
+	l.assumed[name][uid] = binding{room, daemon}
 	return nil
 }
 
 // landed ends the interval between Reserve and the end of the binding, and returns what Assume recorded.
 func (l *Ledger) landed(uid types.UID, name string) Room {
-	room := l.assumed[name][uid]
+	room := l.assumed[name][uid].room
 	delete(l.assumed[name], uid)
 	if len(l.assumed[name]) == 0 {
 		delete(l.assumed, name)

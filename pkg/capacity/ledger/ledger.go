@@ -23,7 +23,7 @@ type Ledger struct {
 	classes map[capacity.ClassKey]*class
 	apart   *antiaffinity.Index // of classes: which of them keep off each other's nodes (see Apart)
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
-	assumed map[string]map[types.UID]Room
+	assumed map[string]map[types.UID]binding
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
 	// surges is the number of slots that are reserved for a Deployment's next pods, of whatever ReplicaSet (see Surge).
 	surges   map[string]int
@@ -175,7 +175,7 @@ func New() *Ledger {
 		pods:     map[types.UID]*pod{},
 		classes:  map[capacity.ClassKey]*class{},
 		apart:    antiaffinity.New(),
-		assumed:  map[string]map[types.UID]Room{},
+		assumed:  map[string]map[types.UID]binding{},
 		held:     map[types.UID]int{},
 		surges:   map[string]int{},
 		buffers:  map[types.UID]*buffer{},

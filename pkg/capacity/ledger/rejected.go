@@ -56,12 +56,19 @@ func (l *Ledger) rejectedBy(pod types.UID, by func(node string) (plugin, reason 
 	}
 }
 
-// Keeps reports for each claim whether its node has reservations or pods that are being bound.
+// Keeps reports for each claim whether its node has reservations or pods that are being bound. Those of DaemonSets don't count: nothing is
+// launched for them, and one that preempts the pods which the node was launched for is bound at the very moment when that has to be judged.
 func (l *Ledger) Keeps(claims []string) map[string]bool {
 	out := make(map[string]bool, len(claims))
 	for _, name := range claims {
-		n, ok := l.nodes[name]
-		out[name] = ok && (!n.idle() || len(l.assumed[n.name]) > 0)
+		n := l.nodes[name]
+		if n == nil {
+			continue
+		}
+		out[name] = !n.idle()
+		for _, b := range l.assumed[n.name] {
+			out[name] = out[name] || !b.daemon
+		}
 	}
 	return out
 }
