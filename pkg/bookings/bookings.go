@@ -269,7 +269,7 @@ func (b *Bookings) Left(node string) time.Time {
 // tries returns how many plans may be made now. Pods come first, but not for ever.
 func (b *Bookings) tries(requests int) int {
 	waiting := false
-	b.Reservations.Read(func(l ledger.Reader) { waiting = len(l.QueuedPods()) > 0 })
+	b.Reservations.Read(func(l ledger.Reader) { waiting = l.Queued() > 0 })
 	if !waiting || requests == 0 {
 		b.waits = time.Time{}
 		return mostTries

@@ -80,7 +80,7 @@ func (c *Chunks) keep(ctx context.Context) {
 	}
 	var all []ledger.BufferState
 	demand := false
-	c.offers.reservations.Read(func(l ledger.Reader) { all, demand = l.Buffers(), len(l.QueuedPods()) > 0 })
+	c.offers.reservations.Read(func(l ledger.Reader) { all, demand = l.Buffers(), l.Queued() > 0 })
 	if now := c.planning.clock.Now(); demand && len(all) > 0 {
 		if c.waits.IsZero() {
 			c.waits = now

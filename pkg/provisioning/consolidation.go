@@ -145,7 +145,7 @@ func (c *Consolidation) Consolidate(ctx context.Context) {
 		return
 	}
 	demand := false
-	c.planning.viewer.reservations.Read(func(l ledger.Reader) { demand = len(l.QueuedPods()) > 0 })
+	c.planning.viewer.reservations.Read(func(l ledger.Reader) { demand = l.Queued() > 0 })
 	if demand {
 		return
 	}

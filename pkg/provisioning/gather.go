@@ -54,10 +54,9 @@ func (g *Gatherer) Gather(ctx context.Context) ([]ledger.Waiting, map[pending.Gr
 		g.named = named
 		g.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Outdate() })
 	}
-	var waiting []ledger.Waiting
-	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
+	waiting := g.queued()
 	if g.renew(ctx, waiting) {
-		g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
+		waiting = g.queued()
 	}
 	classes := map[capacity.ClassKey]bool{}
 	for _, w := range waiting {
@@ -74,10 +73,15 @@ func (g *Gatherer) Gather(ctx context.Context) ([]ledger.Waiting, map[pending.Gr
 			g.reservations.SubmitUnknown(capacity.RefOf(pod), c)
 		}
 	}
-	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
+	waiting = g.queued()
 	gangs := g.gangs.gangsOf(ctx, g.withoutNominees(g.withoutEarly(g.namespaces.withoutOthers(ctx, waiting))))
-	g.reservations.Read(func(l ledger.Reader) { waiting = l.QueuedPods() })
-	return waiting, gangs
+	return g.queued(), gangs
+}
+
+// queued returns the pods that wait for a plan, in order. With many pods, sorting them takes longer than anybody may hold the ledger's lock.
+func (g *Gatherer) queued() (out []ledger.Waiting) {
+	g.reservations.Read(func(l ledger.Reader) { out = l.QueuedPods() })
+	return ledger.InOrder(out)
 }
 
 // renew computes the classes of pods anew whose node was lost: without a scheduling cycle of theirs they may need something else now, such

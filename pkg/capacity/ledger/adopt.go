@@ -90,7 +90,8 @@ func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
 	}
 	l.hold(s, "")
 	s.until, s.leaving, p.adoptedFrom = time.Time{}, "", owner
-	p.state, p.since, p.why = Planned, now, waitReason(s)
+	l.become(p, Planned)
+	p.since, p.why = now, waitReason(s)
 	p.class.waiting = append(p.class.waiting, p)
 	l.open(p.class)
 	return true

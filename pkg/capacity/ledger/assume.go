@@ -69,7 +69,7 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 			p.turned = p.state == Refused
 			l.release(p)
 		}
-		p.state = Assumed
+		l.become(p, Assumed)
 	}
 	if n, ok := l.byName[name]; ok && !daemon && room != RoomPlanned {
 		n.others = true
@@ -103,7 +103,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 		return
 	}
 	if p.slot == nil && p.turned {
-		p.state = Refused // as before: having found free capacity does not remove the reason it was refused for
+		l.become(p, Refused) // as before: having found free capacity does not remove the reason it was refused for
 		return
 	}
 	if p.slot == nil {
@@ -116,7 +116,8 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 		l.again(p, "its node is gone", now)
 		return
 	}
-	p.state, p.until = Open, time.Time{} // its reservation was good, the binding failed for another reason
+	l.become(p, Open)
+	p.until = time.Time{} // its reservation was good, the binding failed for another reason
 	s.class.insert(s)
 	s.node.add(s)
 	if s.group != nil {
@@ -143,7 +144,7 @@ func (l *Ledger) Settled(uid types.UID, name string) Room {
 			l.tidy(p.slot.node)
 		}
 		p.slot = nil
-		p.state = Unknown
+		l.become(p, Unknown)
 		l.remove(p)
 	}
 	return room

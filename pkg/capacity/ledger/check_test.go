@@ -27,6 +27,16 @@ func check(l *Ledger) error {
 	if !maps.Equal(surges, l.surges) {
 		return fmt.Errorf("counts slots held for Deployments as %v, has %v", l.surges, surges)
 	}
+	queued := maps.Collect(func(yield func(types.UID, *pod) bool) {
+		for uid, p := range l.pods {
+			if p.state == Queued && !yield(uid, p) {
+				return
+			}
+		}
+	})
+	if !maps.Equal(queued, l.queued) {
+		return fmt.Errorf("keeps %d pods as queued, has %d", len(l.queued), len(queued))
+	}
 	if l.apart.Len() != len(l.classes) {
 		return fmt.Errorf("knows what keeps %d classes apart, has %d", l.apart.Len(), len(l.classes))
 	}

@@ -105,7 +105,7 @@ func (l *Ledger) come(placements []capacity.Placement) map[expected][]*pod {
 		return nil
 	}
 	out := map[expected][]*pod{}
-	for _, w := range l.QueuedPods() {
+	for _, w := range InOrder(l.QueuedPods()) {
 		if k := (expected{w.Class.Key, l.pods[w.Ref.UID].owner}); held[k] && !named[w.Ref.UID] {
 			out[k] = append(out[k], l.pods[w.Ref.UID])
 		}
@@ -151,7 +151,8 @@ func (l *Ledger) book(c *class, n *node, g *group, order int) *slot {
 }
 
 func (l *Ledger) plan(p *pod, s *slot, now time.Time) {
-	p.state, p.since, p.why, p.unbound = Planned, now, waitReason(s), failures{}
+	l.become(p, Planned)
+	p.since, p.why, p.unbound = now, waitReason(s), failures{}
 	p.class.waiting = append(p.class.waiting, p)
 }
 

@@ -20,6 +20,7 @@ type Ledger struct {
 	nodes   map[string]*node // by key: the claim's name, or the Node's name for nodes without a claim
 	byName  map[string]*node // by Node name, once known
 	pods    map[types.UID]*pod
+	queued  map[types.UID]*pod // those that are Queued
 	classes map[capacity.ClassKey]*class
 	apart   *antiaffinity.Index // of classes: which of them keep off each other's nodes (see Apart)
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
@@ -173,6 +174,7 @@ func New() *Ledger {
 		nodes:    map[string]*node{},
 		byName:   map[string]*node{},
 		pods:     map[types.UID]*pod{},
+		queued:   map[types.UID]*pod{},
 		classes:  map[capacity.ClassKey]*class{},
 		apart:    antiaffinity.New(),
 		assumed:  map[string]map[types.UID]binding{},

@@ -319,7 +319,8 @@ func (l *Ledger) unready(s *slot) {
 			return
 		}
 		c.open--
-		back.state, back.why = Planned, waitReason(s)
+		l.become(back, Planned)
+		back.why = waitReason(s)
 		c.waiting = append([]*pod{back}, c.waiting...)
 	}
 }

@@ -119,7 +119,8 @@ func (l *Ledger) open(c *class) {
 		p := c.waiting[0]
 		c.waiting = c.waiting[1:]
 		c.open++
-		p.state, p.why, p.until = Open, "", time.Time{}
+		l.become(p, Open)
+		p.why, p.until = "", time.Time{}
 		l.out.Activate = append(l.out.Activate, p.ref)
 	}
 }
@@ -213,7 +214,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 
 func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 	p.slot = nil
-	p.state = Unknown
+	l.become(p, Unknown)
 	if blameless {
 		l.queue(p, now)
 		return
@@ -235,10 +236,8 @@ func (l *Ledger) TickPods(now time.Time) {
 		// Reserved capacity has become free. No cluster event tells that to refused pods, so they are planned for again here.
 		l.freed = false
 		l.Reopen(now)
-		for _, p := range l.pods {
-			if p.state == Queued {
-				p.told = "" // if they are refused for the same reason again, the scheduler has to look at them all the same
-			}
+		for _, p := range l.queued {
+			p.told = "" // if they are refused for the same reason again, the scheduler has to look at them all the same
 		}
 		l.recallAllUnknown()
 	}
@@ -450,7 +449,7 @@ func (l *Ledger) Replan(uid types.UID, claim, why string, now time.Time) {
 		}
 		i := slices.Index(p.class.waiting, p)
 		p.class.waiting = slices.Delete(p.class.waiting, i, i+1)
-		p.state = Unknown
+		l.become(p, Unknown)
 		l.drop(s)
 		l.again(p, why, now)
 		return

@@ -21,9 +21,19 @@ func (l *Ledger) add(ref capacity.PodRef, c *capacity.Class) *pod {
 	return p
 }
 
+// become changes the state of a pod.
+func (l *Ledger) become(p *pod, s State) {
+	if p.state = s; s == Queued {
+		l.queued[p.ref.UID] = p
+	} else {
+		delete(l.queued, p.ref.UID)
+	}
+}
+
 // remove forgets a pod whose entitlement has ended.
 func (l *Ledger) remove(p *pod) {
 	delete(l.pods, p.ref.UID)
+	delete(l.queued, p.ref.UID)
 	p.class.pods--
 	l.forget(p.class)
 }
@@ -75,7 +85,8 @@ func (l *Ledger) nodesIn(is func(*node) bool) iter.Seq[*node] {
 
 func byArrival(a, b *pod) int { return cmp.Compare(a.arrival, b.arrival) }
 
-// byWait sorts pods by the time since which they wait, then by arrival: after a failure all of them start to wait at the same moment.
-func byWait(a, b Waiting) int {
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.arrival, b.arrival))
+// InOrder sorts pods by the time since which they wait, then by arrival: after a failure all of them start to wait at the same moment.
+func InOrder(pods []Waiting) []Waiting {
+	slices.SortFunc(pods, func(a, b Waiting) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.arrival, b.arrival)) })
+	return pods
 }

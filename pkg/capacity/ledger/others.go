@@ -40,7 +40,7 @@ func (l *Ledger) use(p *pod, n *node, now time.Time) {
 	default:
 		return
 	}
-	p.state = Unknown
+	l.become(p, Unknown)
 	l.unready(s)
 	l.drop(s)
 	if k := len(c.waiting); k > 0 && (had == Queued || had == Refused) {

@@ -27,7 +27,8 @@ func (l *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(n
 		if k := p.class; k.lost > 1 && now.Before(k.rest) {
 			// Pods like it were bound to nodes that died before their kubelets registered, and were created again: that failure counts
 			// for this pod, too.
-			p.state, p.since, p.retry = Refused, now, k.rest
+			l.become(p, Refused)
+			p.since, p.retry = now, k.rest
 			p.why = "the last nodes launched for such pods never registered; the next one is launched later: " + k.lostWhy
 			return Refused, p.why
 		}
@@ -88,21 +89,22 @@ func (l *Ledger) queue(p *pod, now time.Time) {
 	}
 	p.held.Store(false)
 	p.stale = true
-	p.state, p.since, p.why, p.retry = Queued, now, "capacity for the pod is being planned", time.Time{}
+	l.become(p, Queued)
+	p.since, p.why, p.retry = now, "capacity for the pod is being planned", time.Time{}
 	l.out.Plan = true
 }
 
-// QueuedPods returns the pods that wait for a plan, those that have waited longest first, then in the order in which they arrived.
+// QueuedPods returns the pods that wait for a plan, in any order (see InOrder).
 func (l *Ledger) QueuedPods() []Waiting {
-	var out []Waiting
-	for _, p := range l.pods {
-		if p.state == Queued {
-			out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since, Stale: p.stale, arrival: p.arrival})
-		}
+	out := make([]Waiting, 0, len(l.queued))
+	for _, p := range l.queued {
+		out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since, Stale: p.stale, arrival: p.arrival})
 	}
-	slices.SortFunc(out, byWait)
 	return out
 }
+
+// Queued returns how many pods wait for a plan.
+func (l *Ledger) Queued() int { return len(l.queued) }
 
 // Waiting is a pod without a plan.
 type Waiting struct {
@@ -128,8 +130,8 @@ func (l *Ledger) Renew(classes map[types.UID]*capacity.Class) {
 
 // Outdate makes the classes of all queued pods stale (see Renew), because what a class is has changed.
 func (l *Ledger) Outdate() {
-	for _, p := range l.pods {
-		p.stale = p.stale || p.state == Queued
+	for _, p := range l.queued {
+		p.stale = true
 	}
 }
 
@@ -248,7 +250,7 @@ func (l *Ledger) release(p *pod) {
 		}
 	}
 	p.slot = nil // Assume has removed an assumed pod's slot already
-	p.state = Unknown
+	l.become(p, Unknown)
 }
 
 // spare returns the slot to drop when a pod of the class no longer needs one: the last in plan order that neither a pod nor an owner has,

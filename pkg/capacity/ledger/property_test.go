@@ -106,7 +106,7 @@ func (w *world) step() string {
 		w.l.Submit(capacity.PodRef{UID: uid}, c, w.now)
 		return "submit " + string(uid)
 	case 3, 4:
-		queued := w.l.QueuedPods()
+		queued := InOrder(w.l.QueuedPods())
 		if len(queued) == 0 {
 			return "nothing queued"
 		}

@@ -17,6 +17,7 @@ type Reader interface {
 	Refused(uid types.UID) bool
 	Unplanned(uid types.UID) bool
 	QueuedPods() []Waiting
+	Queued() int
 	Waits(launched bool) bool
 	Releasable(launched bool) []Waiting
 	HasRejected() bool

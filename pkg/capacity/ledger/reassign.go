@@ -22,8 +22,7 @@ func (l *Ledger) Releasable(launched bool) []Waiting {
 			out = append(out, Waiting{Ref: p.ref, Class: c.Class, Since: p.since, arrival: p.arrival})
 		}
 	}
-	slices.SortFunc(out, byWait)
-	return out
+	return InOrder(out)
 }
 
 // Waits reports whether Releasable would return any pods.

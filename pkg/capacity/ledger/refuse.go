@@ -60,7 +60,8 @@ func (l *Ledger) refuse(p *pod, why string, now time.Time) {
 }
 
 func (l *Ledger) turnAway(p *pod, why string, now time.Time) {
-	p.state, p.since, p.why, p.retry, p.broken = Refused, now, why, time.Time{}, false
+	l.become(p, Refused)
+	p.since, p.why, p.retry, p.broken = now, why, time.Time{}, false
 	p.behind, p.soon = false, false
 }
 
