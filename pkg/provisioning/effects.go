@@ -44,7 +44,9 @@ func (ef *Effects) Serve(ctx context.Context) {
 			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
 		case <-tick.C():
 			ef.lookAtLog()
-			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.TickPods(now) }) // the lock is given up in between: each looks at many
+			for more := true; more; { // the lock is given up in between: each looks at many
+				ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = l.TickPods(now) })
+			}
 			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.TickClasses(now) })
 			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.TickNodes(now) })
 			ef.later()

@@ -1,6 +1,10 @@
 package ledger
 
-import "time"
+import (
+	"time"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
+)
 
 // awakenLater gives an open pod another scheduling cycle, because the last one ended without asking for the pod's slot. That happens once
 // to a cycle that began before the pod was planned for. If it happens again and again, a plugin that runs before Binder ends the cycles;
@@ -8,7 +12,7 @@ import "time"
 // waits for.
 func (l *Ledger) awakenLater(p *pod, now time.Time) (why string) {
 	p.early++
-	d := backoff(p.early - 1)
+	d := backoff.After(p.early - 1)
 	if d == 0 {
 		l.out.Activate = append(l.out.Activate, p.ref)
 		return p.why

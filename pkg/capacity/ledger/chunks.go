@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 )
 
 // Buffer is a CapacityBuffer: capacity is to be kept for a number of chunks, each as large as a pod of the class.
@@ -214,7 +215,7 @@ func (n *node) failChunks(now time.Time) {
 	for _, c := range n.chunks {
 		if b := c.buffer; !now.Before(b.next) {
 			b.failed++
-			b.next = now.Add(max(backoff(b.failed), firstBackoff))
+			b.next = now.Add(backoff.AtLeast(b.failed))
 		}
 	}
 }

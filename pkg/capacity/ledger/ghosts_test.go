@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 )
 
 var epoch = time.Unix(1_000_000, 0)
@@ -89,7 +90,7 @@ func TestAChangeEndsTheBackoffOfRefusals(t *testing.T) {
 		l.Refuse([]types.UID{"u"}, "the pool's limit is reached", true, now)
 	}
 	l.Changed(now)
-	l.Tick(now.Add(firstBackoff))
+	l.Tick(now.Add(backoff.First))
 	if len(l.QueuedPods()) != 1 {
 		t.Error("not planned for after the limit was raised")
 	}

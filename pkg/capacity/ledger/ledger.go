@@ -13,16 +13,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/antiaffinity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/boots"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/pieces"
 )
 
 // Ledger holds all nodes, pods and reservations. It is not safe for concurrent use.
 type Ledger struct {
-	nodes   map[string]*node // by key: the claim's name, or the Node's name for nodes without a claim
-	byName  map[string]*node // by Node name, once known
-	pods    map[types.UID]*pod
-	queued  map[types.UID]*pod // those that are Queued
-	classes map[capacity.ClassKey]*class
-	apart   *antiaffinity.Index // of classes: which of them keep off each other's nodes (see Apart)
+	nodes    map[string]*node // by key: the claim's name, or the Node's name for nodes without a claim
+	byName   map[string]*node // by Node name, once known
+	pods     map[types.UID]*pod
+	queued   map[types.UID]*pod // those that are Queued
+	everyPod pieces.List[*pod]  // with those that were removed since TickPods last came to them
+	classes  map[capacity.ClassKey]*class
+	apart    *antiaffinity.Index // of classes: which of them keep off each other's nodes (see Apart)
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
 	assumed map[string]map[types.UID]binding
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
@@ -97,6 +99,7 @@ type pod struct {
 	deployment string    // the Deployment of that owner (objects.DeploymentOf)
 	// arrival is the pod's position in the order in which pods were added.
 	arrival     int
+	removed     bool
 	state       State
 	slot        *slot // the slot it is pinned to; nil while Planned and until the first cycle
 	since       time.Time

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/reasons"
 )
 
@@ -222,16 +223,17 @@ func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 	l.again(p, why, now)
 }
 
-// Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register. It is TickPods,
-// TickClasses and TickNodes, between which a caller may give up its lock: each looks at all that it is named for.
+// Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register. It is TickPods
+// until that is done, TickClasses and TickNodes, between which a caller may give up its lock.
 func (l *Ledger) Tick(now time.Time) {
-	l.TickPods(now)
+	for l.TickPods(now) {
+	}
 	l.TickClasses(now)
 	l.TickNodes(now)
 }
 
-// TickPods is the part of Tick that is about pods.
-func (l *Ledger) TickPods(now time.Time) {
+// TickPods is the part of Tick that is about pods. more: it has not looked at all of them yet.
+func (l *Ledger) TickPods(now time.Time) (more bool) {
 	if l.freed {
 		// Reserved capacity has become free. No cluster event tells that to refused pods, so they are planned for again here.
 		l.freed = false
@@ -241,7 +243,13 @@ func (l *Ledger) TickPods(now time.Time) {
 		}
 		l.recallAllUnknown()
 	}
-	due := l.matching(func(p *pod) bool { return l.due(p, now) }) // mostly few: all pods are looked at once, not once for each reason
+	var due []*pod // mostly few: pods are looked at once, not once for each reason, and for a millisecond or two
+	more = l.everyPod.Next(20_000, func(p *pod) bool {
+		if !p.removed && l.due(p, now) {
+			due = append(due, p)
+		}
+		return !p.removed
+	})
 	l.gatesEnd(due, now)
 	l.overdue(due, now)
 	l.awaken(due, now)
@@ -249,6 +257,7 @@ func (l *Ledger) TickPods(now time.Time) {
 	for p := range l.among(due, func(p *pod) bool { return p.state == Refused && !p.retry.IsZero() && !now.Before(p.retry) }) {
 		l.queue(p, now)
 	}
+	return more
 }
 
 // due reports whether TickPods may have something to do for a pod.
@@ -268,7 +277,7 @@ func (l *Ledger) due(p *pod, now time.Time) bool {
 func (l *Ledger) TickClasses(now time.Time) {
 	for _, c := range l.classes {
 		l.catchUp(c)
-		if c.failed > 0 && now.Sub(c.next) > maxBackoff {
+		if c.failed > 0 && now.Sub(c.next) > backoff.Longest {
 			c.failed, c.next = 0, time.Time{}
 			l.forget(c)
 		}

@@ -18,15 +18,15 @@ func (l *Ledger) add(ref capacity.PodRef, c *capacity.Class) *pod {
 	p := &pod{ref: ref, class: l.class(c), owner: ownerOf(c), deployment: deploymentOf(c), arrival: l.arrivals}
 	p.class.pods++
 	l.pods[ref.UID] = p
+	l.everyPod.Add(p)
 	return p
 }
 
 // become changes the state of a pod.
 func (l *Ledger) become(p *pod, s State) {
+	delete(l.queued, p.ref.UID)
 	if p.state = s; s == Queued {
 		l.queued[p.ref.UID] = p
-	} else {
-		delete(l.queued, p.ref.UID)
 	}
 }
 
@@ -34,16 +34,14 @@ func (l *Ledger) become(p *pod, s State) {
 func (l *Ledger) remove(p *pod) {
 	delete(l.pods, p.ref.UID)
 	delete(l.queued, p.ref.UID)
+	p.removed = true
 	p.class.pods--
 	l.forget(p.class)
 }
 
 // podsIn returns the pods for which is returns true, in the order in which they were added. It asks is again before it yields each pod,
 // because what was done to an earlier one may have changed the answer.
-func (l *Ledger) podsIn(is func(*pod) bool) iter.Seq[*pod] { return l.among(l.matching(is), is) }
-
-// matching returns the pods for which is returns true, in the order in which they were added.
-func (l *Ledger) matching(is func(*pod) bool) []*pod {
+func (l *Ledger) podsIn(is func(*pod) bool) iter.Seq[*pod] {
 	var found []*pod
 	for _, p := range l.pods {
 		if is(p) {
@@ -51,7 +49,7 @@ func (l *Ledger) matching(is func(*pod) bool) []*pod {
 		}
 	}
 	slices.SortFunc(found, byArrival)
-	return found
+	return l.among(found, is)
 }
 
 // among is podsIn for some of the pods.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 )
 
 // Submit is called when the scheduler found no node for the pod. It returns the pod's new state: Queued when a plan will be made, Refused
@@ -170,7 +171,7 @@ func (c *class) lose(why string, now time.Time) {
 		return
 	}
 	c.lost++
-	c.rest = now.Add(max(backoff(c.lost), firstBackoff))
+	c.rest = now.Add(backoff.AtLeast(c.lost))
 }
 
 // came resets that count: the node's kubelet has registered.
@@ -194,7 +195,7 @@ func (l *Ledger) fail(p *pod, why string, now time.Time) {
 // again queues a pod that has lost its reservation, after its back-off.
 func (l *Ledger) again(p *pod, why string, now time.Time) {
 	p.failed++
-	if d := backoff(max(p.failed, p.class.failed)); d > 0 {
+	if d := backoff.After(max(p.failed, p.class.failed)); d > 0 {
 		l.refuse(p, why, now)
 		p.retry, p.broken = now.Add(d), true
 		l.out.Words = append(l.out.Words, Word{p.ref, fmt.Sprintf("not planned for again before %v have passed: %s", d, why)})

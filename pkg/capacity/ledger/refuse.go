@@ -6,18 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/reasons"
 )
 
-// Back-off of a class or pod that new nodes did not get bound. The first failure costs nothing, since its likeliest cause is a race with
-// another pod; after that the back-off doubles.
-const (
-	firstBackoff = time.Second
-	maxBackoff   = 5 * time.Minute
-	// lostMemory is how long after its back-off a class's count of lost rounds (nodes that took its pods and never registered) is kept. It is
-	// longer than a kubelet may take to register (15 min): the count would be forgotten before the next such node has failed.
-	lostMemory = 20 * time.Minute
-)
+// lostMemory is how long after its back-off a class's count of lost rounds (nodes that took its pods and never registered) is kept. It is
+// longer than a kubelet may take to register (15 min): the count would be forgotten before the next such node has failed.
+const lostMemory = 20 * time.Minute
 
 // Refuse ends the wait of queued pods that no plan has capacity for. Their gates open, so that ordinary scheduling and preemption may
 // help them. retryable: the reason may pass by itself, and the pods are planned for again after a while; a class that is refused for such
@@ -46,7 +41,7 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 		}
 		p.behind = waits(p.class)
 		if retryable {
-			p.retry = now.Add(backoff(max(p.class.refused, 2)))
+			p.retry = now.Add(backoff.After(max(p.class.refused, 2)))
 		}
 	}
 	return news
@@ -137,7 +132,7 @@ func (l *Ledger) Changed(now time.Time) {
 	}
 	for _, p := range l.pods {
 		if p.state == Refused && !p.broken {
-			if soon := p.since.Add(firstBackoff); p.retry.After(soon) {
+			if soon := p.since.Add(backoff.First); p.retry.After(soon) {
 				p.retry = soon
 			}
 		}
@@ -155,24 +150,13 @@ func (l *Ledger) Relieved(now time.Time) {
 	}
 }
 
-// backoff returns the delay before try n+1, after n failures.
-func backoff(n int) time.Duration {
-	if n < 2 {
-		return 0
-	}
-	if n > 20 {
-		return maxBackoff
-	}
-	return min(firstBackoff<<(n-2), maxBackoff)
-}
-
 // recordFailure counts a failure of the class, once for all pods that fail together.
 func (c *class) recordFailure(now time.Time) {
 	if now.Before(c.next) {
 		return
 	}
 	c.failed++
-	c.next = now.Add(max(backoff(c.failed), firstBackoff))
+	c.next = now.Add(backoff.AtLeast(c.failed))
 }
 
 // refusal counts a plan without capacity for the class, once for all of its pods.
@@ -181,5 +165,5 @@ func (c *class) refusal(now time.Time) {
 		return
 	}
 	c.refused++
-	c.patient = now.Add(max(backoff(c.refused), firstBackoff))
+	c.patient = now.Add(backoff.AtLeast(c.refused))
 }

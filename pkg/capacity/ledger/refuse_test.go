@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 )
 
 // Pods that wait for a limit don't get a scheduling cycle whenever the rest of the limit is another number.
@@ -31,7 +32,7 @@ func TestOtherNumbersInAReasonAreNoNewReason(t *testing.T) {
 		told += len(l.Refuse(uids, fmt.Sprintf("limit of cpu 1000 reached: %d left", 20-plan), true, now))
 		activated += len(l.Take().Activate)
 		submit() // its own cycle, if it had one: that changes nothing
-		now = now.Add(2 * maxBackoff)
+		now = now.Add(2 * backoff.Longest)
 		l.Tick(now)
 		if st := l.pods["p-0"].state; st != Queued {
 			t.Fatalf("the pod is %s, want queued", st)
@@ -51,7 +52,7 @@ func TestRelieved(t *testing.T) {
 	}
 	for range 12 {
 		l.Refuse([]types.UID{"limit"}, "the limit", true, now)
-		now = now.Add(2 * maxBackoff)
+		now = now.Add(2 * backoff.Longest)
 		l.Tick(now)
 	}
 	l.Refuse([]types.UID{"limit"}, "the limit", true, now)
