@@ -95,13 +95,13 @@ func (a *audience) see(pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// waits returns the times from first seen to bound of all pods bound so far, shortest first.
-func (a *audience) waits() []time.Duration {
+// waits returns the times from first seen to bound of all pods first seen after a time and bound so far, shortest first.
+func (a *audience) waits(since time.Time) []time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var waits []time.Duration
 	for _, l := range a.lives {
-		if !l.bound.IsZero() {
+		if l.seen.After(since) && !l.bound.IsZero() {
 			waits = append(waits, l.bound.Sub(l.seen))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
 	"github.com/dovetail-scheduler/dovetail/test/ec2/catalog"
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
@@ -39,9 +40,11 @@ type show struct {
 //  3. wait until every pod runs, and show why the misfit can't,
 //  4. check where the pods are, and that instances and nodes match one to one,
 //  5. scale workloads down, and wait until the empty nodes are terminated,
-//  6. delete a node by hand, and wait until its pods run elsewhere and its instance is terminated,
-//  7. delete all workloads, and wait until the last instance is terminated,
-//  8. print the bill and the faults found.
+//  6. let used nodes be consolidated, and compare the bill with one plan for the same pods,
+//  7. change the node class, and wait until all nodes are replaced,
+//  8. delete a node by hand, and wait until its pods run elsewhere and its instance is terminated,
+//  9. delete all workloads, and wait until the last instance is terminated,
+//  10. print the bill and the faults found.
 func runDemo(ctx context.Context, st *stage, set settings) error {
 	return withSystem(ctx, st, set, func(ctx context.Context, system *sandbox.Sandbox) error {
 		a, leave, err := newAudience(ctx, system.AdminConfig())
@@ -56,7 +59,7 @@ func runDemo(ctx context.Context, st *stage, set settings) error {
 		if s.types, err = instanceTypes(set); err != nil {
 			return err
 		}
-		for _, part := range []func(context.Context) error{s.create, s.fill, s.explain, s.inspect, s.shrink, s.deleteNode, s.empty} {
+		for _, part := range []func(context.Context) error{s.create, s.fill, s.explain, s.inspect, s.shrink, s.consolidate, s.rollOut, s.deleteNode, s.empty} {
 			if err := part(ctx); interrupted(ctx) {
 				return ctx.Err()
 			} else if err != nil {
@@ -138,18 +141,23 @@ func (s *show) inspect(ctx context.Context) error {
 	s.check(f, live)
 	s.bill.peak = machineRows(live, f.nodes, f.pods)
 	s.bill.perHour = s.system.EC2.Bill().PerHour
-	s.bill.waits = s.audience.waits()
+	s.bill.waits = s.audience.waits(time.Time{})
 	s.bill.pods, s.bill.bound = s.set.pods, f.bound
-	objects := slices.Clone(s.offered)
-	for _, shape := range s.shapes {
-		objects = append(objects, shape.object())
-	}
-	plan, err := sandbox.Planned(ctx, s.system.Dir, "plan", s.types, objects...)
+	plan, err := s.planAll(ctx, "peak")
 	if err != nil {
 		return err
 	}
 	s.bill.planned, s.bill.least = plan.TotalPerHour, plan.LowerBoundPerHour
 	return nil
+}
+
+// planAll returns the plan that knows all pods of the shapes at once. name is for its files.
+func (s *show) planAll(ctx context.Context, name string) (*offline.Report, error) {
+	objects := slices.Clone(s.offered)
+	for _, shape := range s.shapes {
+		objects = append(objects, shape.object())
+	}
+	return sandbox.Planned(ctx, s.system.Dir, name, s.types, objects...)
 }
 
 // shrink scales two workloads to zero and one to a half.
