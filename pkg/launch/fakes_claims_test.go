@@ -166,11 +166,14 @@ func (w *world) RecordLaunched(_ context.Context, of *capacity.Claim, i capacity
 
 func (w *world) RecordBatchUnlessLater(ctx context.Context, of *capacity.Claim, batch capacity.LaunchBatch) (*capacity.Claim, error) {
 	w.mu.Lock()
-	now := w.stored[of.Name]
+	now, err := w.stored[of.Name], w.broken["RecordBatch "+of.Name]
 	if now != nil {
 		w.claims[of.Name] = now
 	}
 	w.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	if now != nil && (now.ProviderID != "" || now.LaunchBatch != nil && now.LaunchBatch.Attempt > batch.Attempt) {
 		cp := *now
 		return &cp, nil

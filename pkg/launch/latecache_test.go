@@ -250,3 +250,40 @@ func TestResumedLaunchFinishesNodesOfInstancesTheCacheDoesNotShow(t *testing.T) 
 		t.Errorf("%d calls to launch, %d terminations, %d instances", w.calls["Launch"]-calls, w.calls["Terminate"], len(w.instances))
 	}
 }
+
+// The API server answers about one claim of a batch, whose instance is known, and not about the other, for as long as a launch may take. The first
+// one's Node is made once, and it is not given up with the other.
+func TestClaimThatIsFinishedIsNotGivenUpWithOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.build()
+		batch := &capacity.LaunchBatch{Token: "t1", Attempt: 1, Claims: []string{"a", "b"}, Pool: "pool", NodeClass: "class", CapacityType: "on-demand",
+			For: capacity.ForPool, Offers: []capacity.OfferKey{{InstanceType: "small", Zone: "a", CapacityType: "on-demand"}}, Request: []byte("r1")}
+		launched, err := w.Launch(t.Context(), *batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var missing []*capacity.Claim
+		for _, name := range batch.Claims {
+			c := capacity.Claim{Name: name, UID: name, Pool: "pool", NodeClass: "class", Allocatable: capacity.Resources{"cpu": 1000}}
+			shown := c
+			w.claims[name], missing = &shown, append(missing, &c)
+		}
+		stored, inst := *missing[0], launched.Instances[0]
+		stored.LaunchBatch, stored.Launched, stored.ProviderID = batch, true, inst.ProviderID
+		stored.InstanceType, stored.Zone, stored.CapacityType = inst.InstanceType, inst.Zone, inst.CapacityType
+		w.stored = map[string]*capacity.Claim{"a": &stored}
+		w.broken["RecordBatch b"] = errors.New("timeout")
+		w.parts.resumption.resume(t.Context(), batch, missing, missing)
+		w.settled()
+		if c := w.claims["a"]; c == nil || w.nodes[c.NodeName] == nil {
+			t.Errorf("the claim whose instance is known is %+v", c)
+		}
+		if n := w.calls["RecordLaunched"]; n != 1 {
+			t.Errorf("its instance is recorded %d times, want once", n)
+		}
+		if w.claims["b"] != nil {
+			t.Error("the claim about which nothing is known waits for ever")
+		}
+	})
+}

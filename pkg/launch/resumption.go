@@ -118,18 +118,20 @@ func (r *resumption) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]c
 // recordRest writes the batch's record on those of its claims that don't have it: the last leader crashed while it was writing the records.
 // The repeated call launches an instance for each of these claims, too, and termination and garbage collection need the record, so it is
 // written before the call. Claims that are gone are left out, and so are those of which the cache was behind: the last leader went on to another
-// attempt, which is resumed instead, or to an instance, whose node is finished.
+// attempt, which is resumed instead, or to an instance, whose node is finished. After an error those are left out, too: what has been begun for
+// a claim is neither begun again nor given up with the others.
 func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing, all []*capacity.Claim) ([]*capacity.Claim, error) {
 	if !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !c.LaunchedBy(rec) }) {
 		return missing, nil
 	}
 	var left []*capacity.Claim
+	var failed error
 	later := map[string][]*capacity.Claim{} // by the token of their own launch batch
 	for _, c := range missing {
 		switch now, err := r.claims.RecordBatchUnlessLater(ctx, c, *rec); {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return missing, fmt.Errorf("recording the launch on NodeClaim %s: %w", c.Name, err)
+			left, failed = append(left, c), fmt.Errorf("recording the launch on NodeClaim %s: %w", c.Name, err)
 		case now == nil:
 			own := *c
 			own.LaunchBatch = rec
@@ -141,6 +143,8 @@ func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, 
 			r.calls.wg.Go(func() {
 				r.batches.finisher.finish(ctx, r.requesters.of(now.LaunchBatch), now, now.Instance(), now.Labels)
 			})
+		default:
+			r.batches.finisher.tracker.named(now.Name, now.NodeName, now.ProviderID)
 		}
 	}
 	for _, claims := range later {
@@ -151,5 +155,5 @@ func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, 
 			})
 		})
 	}
-	return left, nil
+	return left, failed
 }

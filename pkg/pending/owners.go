@@ -137,6 +137,18 @@ func (o *Owners) limited(namespace string) bool {
 	return len(quotas) > 0
 }
 
+// ownClass returns the class of a waiting pod with that pod as its example. Pods of several Jobs may be of one class, and the spending guard tells
+// their workloads apart.
+func ownClass(w ledger.Waiting, pods *Pods) *capacity.Class {
+	pod := pods.Get(w.Ref.UID)
+	if pod == nil {
+		return w.Class
+	}
+	own := *w.Class
+	own.Pod = pod
+	return &own
+}
+
 // Anticipated returns demand for the anticipated pods: those that controllers of waiting pods have still to create, each of the class of its
 // newest sibling. pods.Created counts a controller's live pods; held counts, by owner, the reservations that are kept for pods it has
 // not created yet.
@@ -158,7 +170,7 @@ func Anticipated(waiting []ledger.Waiting, pods *Pods, owners *Owners, held map[
 	for _, uid := range order {
 		w := newest[uid]
 		if n := owners.wanted(w.Ref.Namespace, refs[uid]) - pods.Created(uid) - held[uid]; n > 0 {
-			out = append(out, capacity.Demand{Class: w.Class, Owner: uid, Ahead: n})
+			out = append(out, capacity.Demand{Class: ownClass(w, pods), Owner: uid, Ahead: n})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b capacity.Demand) int { return cmp.Compare(b.Class.Priority, a.Class.Priority) })

@@ -269,3 +269,37 @@ func put(t *testing.T, f informers.SharedInformerFactory, o runtime.Object) {
 		t.Fatal(err)
 	}
 }
+
+// Pods of two Jobs are of one class, whose example is the first Job's. What the second is to create counts as its own.
+func TestAnticipatedPodsBelongToTheirOwnJob(t *testing.T) {
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	owners := NewOwners(f)
+	p := New(Config{Schedulers: []string{"s"}}, reservations.New(testingclock.NewFakePassiveClock(time.Now())), NewClasses(f))
+	var waiting []ledger.Waiting
+	for i, name := range []string{"x", "y"} {
+		put(t, f, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name)}, Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](5), Completions: ptr.To[int32](5)}})
+		pod := ownedPod(i, "batch/v1 Job")
+		pod.OwnerReferences[0].Name, pod.OwnerReferences[0].UID = name, types.UID(name)
+		p.observe(nil, pod)
+		class, err := p.Classes.Class(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			if class.Key != waiting[0].Class.Key {
+				t.Fatal("the Jobs' pods are of different classes")
+			}
+			class = waiting[0].Class // as the ledger has it
+		}
+		waiting = append(waiting, ledger.Waiting{Ref: capacity.RefOf(pod), Class: class})
+	}
+	got := Anticipated(waiting, p, owners, nil, time.Now())
+	if len(got) != 2 {
+		t.Fatalf("%d demands, want 2", len(got))
+	}
+	for _, d := range got {
+		if of := metav1.GetControllerOf(d.Class.Pod); of.UID != d.Owner || d.Ahead != 4 || d.Class.Key != waiting[0].Class.Key {
+			t.Errorf("%d pods of %s count as pods of %s", d.Ahead, d.Owner, of.Name)
+		}
+	}
+}

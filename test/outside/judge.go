@@ -17,7 +17,8 @@ import (
 // Judge judges a recording of pods, nodes, claims and pools:
 //
 //   - When a pod is evicted, all pods that have to move at that revision fit on other nodes that are Ready and initialized.
-//   - When a claim is deleted, no more claims of its pool are being deleted than the pool's budgets allow.
+//   - When a claim is deleted, no more claims of its pool are being deleted than the pool's budgets allow. Those whose instances terminate already
+//     no longer count.
 //   - No claim is gone that was not deleted first, or while its node has pods.
 //
 // A pod counts as evicted if it is deleted while its node's claim is being deleted.
@@ -105,8 +106,8 @@ func (j *Judge) claim(event record.Event, o *karpv1.NodeClaim) {
 	}
 }
 
-// budget checks a claim that is being deleted. As in Karpenter a budget's percentage is of the initialized nodes, rounded up, and those that
-// are going already are among them.
+// budget checks a claim that is being deleted. As in Karpenter (BuildDisruptionBudgetMapping) a budget's percentage is of the initialized nodes,
+// rounded up. Those that are going already are among them, until their instances terminate.
 func (j *Judge) budget(event record.Event, claim *karpv1.NodeClaim) {
 	name := claim.Labels[karpv1.NodePoolLabelKey]
 	pool := j.pools[name]
@@ -116,7 +117,7 @@ func (j *Judge) budget(event record.Event, claim *karpv1.NodeClaim) {
 	}
 	nodes, going := 0, 0
 	for _, c := range j.claims {
-		if c.Labels[karpv1.NodePoolLabelKey] != name || !condition(c, karpv1.ConditionTypeInitialized) {
+		if c.Labels[karpv1.NodePoolLabelKey] != name || !condition(c, karpv1.ConditionTypeInitialized) || condition(c, karpv1.ConditionTypeInstanceTerminating) {
 			continue
 		}
 		nodes++

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -89,12 +88,8 @@ func (s *system) look(ctx context.Context) (look, error) {
 	return look{claims.Items, nodes.Items, pods.Items}, nil
 }
 
-// triesMost is how often in succession an API server may say that it can't answer in time.
+// triesMost is how often in succession an API server may fail to answer. A slow one says so in many ways, down to a broken stream.
 const triesMost = 10
-
-func retriable(err error) bool {
-	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
-}
 
 // until looks every few seconds until missing returns "", at most for a time. Every minute it says what is missing, and at the end what was.
 func (s *system) until(ctx context.Context, what string, most time.Duration, missing func(look) string) (done bool, err error) {
@@ -105,7 +100,7 @@ func (s *system) until(ctx context.Context, what string, most time.Duration, mis
 		}
 		now, err := s.look(ctx)
 		switch {
-		case err != nil && retriable(err) && tries < triesMost: // the machine is busy
+		case err != nil && ctx.Err() == nil && tries < triesMost: // the machine is busy
 			tries++
 			standalone.Say("%v; asking again", err)
 			continue

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -56,7 +57,7 @@ func (r *run) emit(order []binding) outcome {
 		for range b.n {
 			h := b.podBatch.holders[next[b.podBatch.index]]
 			next[b.podBatch.index]++
-			out.Placements = append(out.Placements, capacity.Placement{Class: b.podBatch.Class, Pod: h.pod, Owner: h.owner, Node: ids[b.node], Group: groups[b.podBatch.index], Gang: b.podBatch.gang})
+			out.Placements = append(out.Placements, capacity.Placement{Class: cmp.Or(h.class, b.podBatch.Class), Pod: h.pod, Owner: h.owner, Node: ids[b.node], Group: groups[b.podBatch.index], Gang: b.podBatch.gang})
 		}
 	}
 	for _, u := range r.podBatches {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -75,4 +76,25 @@ func TestPlanOfPlainPods(t *testing.T) {
 			other on-demand c.2 : map[web:1]
 			`},
 	})
+}
+
+// Anticipated pods of two owners are of one class. Each is placed as one of its own owner's.
+func TestAnticipatedPodsKeepTheirOwnersExample(t *testing.T) {
+	d := demandOf(t, 1, asking("job", "cpu=1 memory=1Gi"))
+	demand := []capacity.Demand{d}
+	for _, owner := range []types.UID{"x", "y"} {
+		own := *d.Class
+		own.Pod = d.Class.Pod.DeepCopy()
+		own.Pod.Name = string(owner)
+		demand = append(demand, capacity.Demand{Class: &own, Owner: owner, Ahead: 3})
+	}
+	plan := Decide(&capacity.View{Pools: []*capacity.Pool{testPool("default")}, Demand: demand}, capacity.Options{})
+	if len(plan.Placements) != 7 {
+		t.Fatalf("%d pods are placed, want 7", len(plan.Placements))
+	}
+	for _, pl := range plan.Placements {
+		if pl.Owner != "" && pl.Class.Pod.Name != string(pl.Owner) || pl.Owner == "" && pl.Class != d.Class {
+			t.Errorf("a pod of %q is placed as %s", pl.Owner, pl.Class.Pod.Name)
+		}
+	}
 }

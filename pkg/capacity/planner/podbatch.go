@@ -46,9 +46,11 @@ type podBatch struct {
 	banned map[*catalog.PoolOffers]string
 }
 
+// holder is a pod of a batch, or one that its owner has still to create.
 type holder struct {
 	pod   capacity.PodRef
 	owner types.UID
+	class *capacity.Class // with a pod of that owner
 }
 
 // placed is pods of a batch on a node.
@@ -82,7 +84,7 @@ func podBatchesOf(demand []capacity.Demand) []*podBatch {
 			u.holders = append(u.holders, holder{pod: p})
 		}
 		for range d.Ahead {
-			u.holders = append(u.holders, holder{owner: d.Owner})
+			u.holders = append(u.holders, holder{owner: d.Owner, class: d.Class})
 		}
 	}
 	return out
