@@ -171,7 +171,7 @@ func runSandbox(ctx context.Context, st *stage, set settings) error {
 		for _, variable := range system.EC2.AdminEnv() {
 			st.say("  export %s", variable)
 		}
-		st.say("\n  Pods with schedulerName: %s get nodes. Logs are in %s. Three things to try in another terminal, with these variables:", sandbox.SchedulerName, system.Dir)
+		st.say("\n  Pods with schedulerName: %s get nodes; all others stay pending, because there is no other scheduler. Logs are in %s. Three things to try in another terminal, with these variables:", sandbox.SchedulerName, system.Dir)
 		for _, line := range toTry {
 			st.say("    %s", line)
 		}
