@@ -32,7 +32,7 @@ func withSystem(ctx context.Context, st *stage, set settings, f func(context.Con
 		}
 		err = errors.Join(err, os.RemoveAll(options.Cluster.Dir))
 	}()
-	st.act("building (the first time this compiles Kubernetes: count on ten minutes with two cores)")
+	st.act("building what is out of date (the first time this compiles Kubernetes: ten minutes with two cores)")
 	for _, b := range []cluster.Binary{cluster.ControlPlane, cluster.Scheduler} {
 		if err := build(ctx, st, b); err != nil {
 			return err
