@@ -26,7 +26,8 @@
 # make chart    packages the charts into bin/; make manifests renders manifests/ from charts/dovetail
 # make release-check  holds version, charts, changelog and .goreleaser.yaml against each other, and builds the tool for Linux, macOS and
 #               Windows into bin/release; make release-notes prints the changelog's section
-# make build    builds bin/dovetail-scheduler, bin/dovetail (why, top, view, plan, retry, catalog, version) and the binaries of the demo
+# make tool     builds bin/dovetail: why, top, view, plan, retry, catalog, version
+# make build    builds that, bin/dovetail-scheduler and the binaries of the demo
 #
 # You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
 # the demo and three quarters of an hour for the tests, half an hour the next time.
@@ -47,7 +48,7 @@ say = @printf '\n== %s\n'
 # API servers go on writing after the test that failed, so that the last lines of a long log wouldn't name it.
 what-failed = { printf '\n== what failed\n'; grep -a -A 4 -E '^ *--- FAIL|^panic: |^FAIL[[:space:]]' bin/integration.log; exit 1; }
 
-.PHONY: build test verify unit integration demo sandbox bench burst chaos scenes soak fidelity repack day scores peer neighbour compat rollout scalein dashboards browser chart manifests image push notice release-check release-notes clean
+.PHONY: build tool test verify unit integration demo sandbox bench burst chaos scenes soak fidelity repack day scores peer neighbour compat rollout scalein dashboards browser chart manifests image push notice release-check release-notes clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -56,6 +57,10 @@ build:
 	go build -ldflags '$(LDFLAGS)' -o bin/controlplane ./test/cluster/cmd/controlplane
 	go build -ldflags '-s -w' -o bin/ec2sim ./test/ec2/cmd/ec2sim
 	go build -ldflags '-s -w' -o bin/demo ./test/demo
+
+tool:
+	$(say) 'building bin/dovetail (the first time this compiles parts of Kubernetes: minutes)'
+	@hack/build.sh -ldflags '$(LDFLAGS)' -o bin/dovetail ./cmd/dovetail
 
 test: verify unit integration
 	$(say) 'all good'

@@ -26,7 +26,7 @@ func (d *dovetail) metrics(cc *schedulerserverconfig.CompletedConfig, args *prov
 	core := cc.InformerFactory.Core().V1()
 	conditions, err := clustermetrics.NewConditions(clustermetrics.Informers{
 		NodeClaims: p.store.Informer(karpenter.NodeClaims.Kind), NodePools: p.store.Informer(karpenter.NodePools.Kind), NodeClasses: p.store.Informer(d.cloud.nodeClass.Kind),
-		Nodes: core.Nodes().Informer(),
+		Nodes: core.Nodes().Informer(), CapacityBuffers: p.store.Informer(karpenter.CapacityBuffers.Kind),
 	}, d.cloud.nodeClass.Label(), d.clock)
 	if err != nil {
 		return nil, err

@@ -98,12 +98,20 @@ func TestShippedScores(t *testing.T) {
 	}
 }
 
-// No two replicas run on one node, a rollout doesn't need a third node for that, and memory follows what the soak test has shown.
+// No two replicas run on one node, nor in one zone where there are others, on Linux only; a rollout doesn't need a third node for that, and memory follows what the soak test has shown.
 func TestShippedDeployment(t *testing.T) {
 	d := shipped[appsv1.Deployment](t, "secondary", "Deployment")
 	apart := d.Spec.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	if len(apart) != 1 || apart[0].TopologyKey != corev1.LabelHostname || apart[0].LabelSelector.MatchLabels["app.kubernetes.io/name"] != d.Spec.Template.Labels["app.kubernetes.io/name"] {
 		t.Errorf("replicas are kept apart by %+v", apart)
+	}
+	spread := d.Spec.Template.Spec.TopologySpreadConstraints
+	if len(spread) != 1 || spread[0].TopologyKey != corev1.LabelTopologyZone || spread[0].MaxSkew != 1 || spread[0].WhenUnsatisfiable != corev1.DoNotSchedule ||
+		spread[0].LabelSelector.MatchLabels["app.kubernetes.io/name"] != d.Spec.Template.Labels["app.kubernetes.io/name"] {
+		t.Errorf("replicas are spread by %+v", spread)
+	}
+	if os := d.Spec.Template.Spec.NodeSelector[corev1.LabelOSStable]; os != "linux" {
+		t.Errorf("replicas run on %q", os)
 	}
 	if u := d.Spec.Strategy.RollingUpdate; u == nil || u.MaxSurge.IntValue() != 0 || u.MaxUnavailable.IntValue() != 1 {
 		t.Errorf("rolled out by %+v", d.Spec.Strategy)

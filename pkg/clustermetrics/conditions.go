@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -59,13 +60,15 @@ func newObservedKind(k *karpentermetrics.Kind, perNode bool, conditions func(cli
 	return &observedKind{Kind: k, gauges: newConditionGauges(k.Prefix(), k.Labels...), perNode: perNode, conditions: conditions}
 }
 
-// The kinds, and the gauges that three of them share: Karpenter has no deprecated metrics of Nodes.
+// The kinds, and the gauges that all but Nodes share: Karpenter has no deprecated metrics of Nodes.
 var (
 	claimConditions = newObservedKind(karpentermetrics.NodeClaims, true, statusConditions)
 	poolConditions  = newObservedKind(karpentermetrics.NodePools, false, statusConditions)
 	classConditions = newObservedKind(karpentermetrics.NodeClasses, false, statusConditions)
 	nodeConditions  = newObservedKind(karpentermetrics.Nodes, true, conditionsOfNode)
-	anyConditions   = newConditionGauges("", "group", "kind")
+	// Conditions of buffers aren't those of Karpenter's own kinds.
+	bufferConditions = newObservedKind(karpentermetrics.CapacityBuffers, false, conditionsOfBuffer)
+	anyConditions    = newConditionGauges("", "group", "kind")
 )
 
 func statusConditions(o client.Object, f func(condition)) {
@@ -85,9 +88,18 @@ func conditionsOfNode(o client.Object, f func(condition)) {
 	}
 }
 
+func conditionsOfBuffer(o client.Object, f func(condition)) {
+	if b, ok := o.(*autoscalingv1beta1.CapacityBuffer); ok {
+		for i := range b.Status.Conditions {
+			c := &b.Status.Conditions[i]
+			f(condition{c.Type, string(c.Status), c.Reason, c.LastTransitionTime.Time})
+		}
+	}
+}
+
 // Informers are the caches of the kinds whose conditions are exported.
 type Informers struct {
-	NodeClaims, NodePools, NodeClasses, Nodes cache.SharedIndexInformer
+	NodeClaims, NodePools, NodeClasses, Nodes, CapacityBuffers cache.SharedIndexInformer
 }
 
 // Conditions exports what Karpenter's status controllers export of the conditions of objects and of how long objects take to end: gauges when
@@ -103,7 +115,8 @@ type Conditions struct {
 // NewConditions registers handlers with the informers.
 func NewConditions(in Informers, class capacity.NodeClassLabel, c clock.PassiveClock) (*Conditions, error) {
 	out := &Conditions{clock: c, class: class, informers: map[*observedKind]cache.SharedIndexInformer{
-		claimConditions: in.NodeClaims, poolConditions: in.NodePools, classConditions: in.NodeClasses, nodeConditions: in.Nodes}}
+		claimConditions: in.NodeClaims, poolConditions: in.NodePools, classConditions: in.NodeClasses, nodeConditions: in.Nodes,
+		bufferConditions: in.CapacityBuffers}}
 	var errs []error
 	for k, informer := range out.informers {
 		if _, err := informer.AddEventHandler(out.handler(k)); err != nil {
@@ -118,7 +131,7 @@ func (c *Conditions) Lead() { c.leading.Store(true) }
 
 // handler counts what happens to objects of a kind.
 func (c *Conditions) handler(k *observedKind) cache.ResourceEventHandler {
-	return observe.Changes(func(before, now client.Object) {
+	return afterwards{observe.Changes(func(before, now client.Object) {
 		switch {
 		case !c.leading.Load():
 		case now != nil:
@@ -126,7 +139,18 @@ func (c *Conditions) handler(k *observedKind) cache.ResourceEventHandler {
 		case before.GetDeletionTimestamp() != nil:
 			k.Ended(c.labels(k, before), c.clock.Since(before.GetDeletionTimestamp().Time))
 		}
-	})
+	})}
+}
+
+// afterwards leaves out the objects that existed when the watch began: they aren't new. CapacityBuffers are watched by the leader only, so their
+// list comes when it counts already.
+type afterwards struct{ cache.ResourceEventHandler }
+
+// OnAdd implements cache.ResourceEventHandler.
+func (a afterwards) OnAdd(o any, initial bool) {
+	if !initial {
+		a.ResourceEventHandler.OnAdd(o, initial)
+	}
 }
 
 // changed counts the conditions whose status has changed. As in Karpenter, a condition that isn't there counts as Unknown.

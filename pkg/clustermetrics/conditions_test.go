@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -59,18 +60,18 @@ func (i *informer) remove(o client.Object) {
 // observedWorld is a world with informers of all kinds.
 type observedWorld struct {
 	*world
-	claims, pools, classes, observed *informer
-	start                            time.Time
+	claims, pools, classes, observed, buffers *informer
+	start                                     time.Time
 }
 
 const testClass = capacity.NodeClassLabel("karpenter.k8s.aws/ec2nodeclass")
 
 func newObservedWorld(t testing.TB) *observedWorld {
 	t.Helper()
-	w := &observedWorld{newWorld(), newInformer(), newInformer(), newInformer(), newInformer(), time.Time{}}
+	w := &observedWorld{newWorld(), newInformer(), newInformer(), newInformer(), newInformer(), newInformer(), time.Time{}}
 	w.start = w.clock.Now()
 	var err error
-	if w.Conditions, err = NewConditions(Informers{NodeClaims: w.claims, NodePools: w.pools, NodeClasses: w.classes, Nodes: w.observed}, testClass, w.clock); err != nil {
+	if w.Conditions, err = NewConditions(Informers{NodeClaims: w.claims, NodePools: w.pools, NodeClasses: w.classes, Nodes: w.observed, CapacityBuffers: w.buffers}, testClass, w.clock); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -80,6 +81,12 @@ func newObservedWorld(t testing.TB) *observedWorld {
 func (w *observedWorld) claim(pool string, is metav1.ConditionStatus, reason string, since int) *karpv1.NodeClaim {
 	return &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: types.UID(pool), Labels: map[string]string{karpv1.NodePoolLabelKey: pool, string(testClass): "default"}},
 		Status: karpv1.NodeClaimStatus{Conditions: []status.Condition{{Type: "Registered", Status: is, Reason: reason, LastTransitionTime: w.at(since)}}}}
+}
+
+// buffer returns a CapacityBuffer whose condition Provisioning has a status since so many seconds after the start.
+func (w *observedWorld) buffer(name string, is metav1.ConditionStatus, reason string, since int) *autoscalingv1beta1.CapacityBuffer {
+	return &autoscalingv1beta1.CapacityBuffer{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},
+		Status: autoscalingv1beta1.CapacityBufferStatus{Conditions: []metav1.Condition{{Type: "Provisioning", Status: is, Reason: reason, LastTransitionTime: w.at(since)}}}}
 }
 
 func (w *observedWorld) at(second int) metav1.Time {
@@ -97,10 +104,15 @@ func TestConditionGauges(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{karpv1.NodePoolLabelKey: "blue", string(testClass): "default", karpv1.NodeInitializedLabelKey: "true"}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True", Reason: "KubeletReady", LastTransitionTime: w.at(-5)}}}}
 	w.observed.put(node)
+	buffer := w.buffer("spare", "True", "Ready", -40)
+	w.buffers.put(buffer)
 	s := &state{source: w.Source}
 	const registered, own = `reason="Waits",status="False",type="Registered"`, `karpenter_k8s_aws_ec2nodeclass="default",karpenter_sh_nodepool="blue",name="one"`
 	const ready = `reason="Ready",status="True",type="Ready"`
+	const spare = `name="spare",namespace="shop",reason="Ready",status="True",type="Provisioning"`
 	want(t, text(t, s, "operator_"),
+		`operator_capacitybuffer_status_condition_count{`+spare+`} 1`,
+		`operator_capacitybuffer_status_condition_current_status_seconds{`+spare+`} 40`,
 		`operator_node_status_condition_count{karpenter_k8s_aws_ec2nodeclass="default",karpenter_sh_initialized="true",karpenter_sh_nodepool="blue",name="n",reason="KubeletReady",status="True",type="Ready"} 1`,
 		`operator_node_status_condition_current_status_seconds{karpenter_k8s_aws_ec2nodeclass="default",karpenter_sh_initialized="true",karpenter_sh_nodepool="blue",name="n",reason="KubeletReady",status="True",type="Ready"} 5`,
 		`operator_nodeclaim_status_condition_count{`+own+`,`+registered+`} 1`,
@@ -108,18 +120,20 @@ func TestConditionGauges(t *testing.T) {
 		`operator_nodeclaim_termination_current_time_seconds{`+own+`} 3`,
 		`operator_nodepool_status_condition_count{name="blue",`+ready+`} 1`,
 		`operator_nodepool_status_condition_current_status_seconds{name="blue",`+ready+`} 60`,
+		`operator_status_condition_count{group="autoscaling.x-k8s.io",kind="CapacityBuffer",`+spare+`} 1`,
 		`operator_status_condition_count{group="karpenter.sh",kind="NodeClaim",name="one",`+registered+`} 1`,
 		`operator_status_condition_count{group="karpenter.sh",kind="NodePool",name="blue",`+ready+`} 1`,
+		`operator_status_condition_current_status_seconds{group="autoscaling.x-k8s.io",kind="CapacityBuffer",`+spare+`} 40`,
 		`operator_status_condition_current_status_seconds{group="karpenter.sh",kind="NodeClaim",name="one",`+registered+`} 20`,
 		`operator_status_condition_current_status_seconds{group="karpenter.sh",kind="NodePool",name="blue",`+ready+`} 60`,
 		`operator_termination_current_time_seconds{group="karpenter.sh",kind="NodeClaim",name="one"} 3`,
 	)
 
-	// Without series per node, those of pools stay.
+	// Without series per node, those of pools and buffers stay.
 	w.Objectless = true
 	w.clock.Step(Freshness)
 	for _, line := range text(t, s, "operator_") {
-		if !strings.Contains(line, `name="blue"`) {
+		if !strings.Contains(line, `name="blue"`) && !strings.Contains(line, `name="spare"`) {
 			t.Errorf("a series of an object per node: %s", line)
 		}
 	}
@@ -128,8 +142,9 @@ func TestConditionGauges(t *testing.T) {
 	// Series end with their objects.
 	w.claims.remove(claim)
 	w.observed.remove(node)
+	w.buffers.remove(buffer)
 	w.clock.Step(Freshness)
-	if got := text(t, s, "operator_node_", "operator_nodeclaim_", "operator_termination"); len(got) > 0 {
+	if got := text(t, s, "operator_node_", "operator_nodeclaim_", "operator_capacitybuffer_", "operator_termination"); len(got) > 0 {
 		t.Errorf("series of objects that are gone: %q", got)
 	}
 }
@@ -139,7 +154,7 @@ func TestConditionsAreCounted(t *testing.T) {
 	const pool = "counted"
 	w.claims.put(w.claim(pool, "Unknown", "Waits", 0))
 	w.claims.put(w.claim(pool, "True", "Before", 1)) // before this process leads
-	if got := counted(t, pool); len(got) > 0 {
+	if got := counted(t, "nodeclaim", "karpenter_sh_nodepool", pool); len(got) > 0 {
 		t.Errorf("a replica that doesn't lead counts: %q", got)
 	}
 	w.Conditions.Lead()
@@ -157,7 +172,7 @@ func TestConditionsAreCounted(t *testing.T) {
 	w.claims.put(ends)
 	w.clock.Step(45 * time.Second)
 	w.claims.remove(ends)
-	want(t, counted(t, pool),
+	want(t, counted(t, "nodeclaim", "karpenter_sh_nodepool", pool, "karpenter_k8s_aws_ec2nodeclass", "default"),
 		"operator_nodeclaim_status_condition_transition_seconds of False: 1 in 2 s",
 		"operator_nodeclaim_status_condition_transition_seconds of True: 1 in 30 s",
 		"operator_nodeclaim_status_condition_transitions_total to False because of Lost: 1",
@@ -166,8 +181,37 @@ func TestConditionsAreCounted(t *testing.T) {
 	)
 }
 
-// counted returns what was counted for NodeClaims of a pool.
-func counted(t *testing.T, pool string) (out []string) {
+// CapacityBuffers are listed when the process leads already. Those of before are no news; what becomes of them is.
+func TestConditionsOfBuffersAreCounted(t *testing.T) {
+	w := newObservedWorld(t)
+	w.Conditions.Lead()
+	listed := w.buffer("listed", "True", "Before", 0)
+	_ = w.buffers.store.Add(listed)
+	for _, h := range w.buffers.handlers {
+		h.OnAdd(listed, true)
+	}
+	if got := counted(t, "capacitybuffer"); len(got) > 0 {
+		t.Errorf("what was so before is counted: %q", got)
+	}
+	w.buffers.put(w.buffer("listed", "False", "Missing", 7))
+	made := w.buffer("made", "True", "Ready", 8)
+	w.buffers.put(made)
+	deleted := w.at(9)
+	ends := made.DeepCopy()
+	ends.DeletionTimestamp = &deleted
+	w.buffers.put(ends)
+	w.clock.Step(12 * time.Second)
+	w.buffers.remove(ends)
+	want(t, counted(t, "capacitybuffer"),
+		"operator_capacitybuffer_status_condition_transition_seconds of True: 1 in 7 s",
+		"operator_capacitybuffer_status_condition_transitions_total to False because of Missing: 1",
+		"operator_capacitybuffer_status_condition_transitions_total to True because of Ready: 1",
+		"operator_capacitybuffer_termination_duration_seconds: 1 in 3 s",
+	)
+}
+
+// counted returns what was counted for objects of a kind, with these labels.
+func counted(t *testing.T, kind string, nameValues ...string) (out []string) {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
@@ -179,7 +223,11 @@ func counted(t *testing.T, pool string) (out []string) {
 			for _, l := range m.Label {
 				labels[l.GetName()] = l.GetValue()
 			}
-			if !strings.HasPrefix(f.GetName(), "operator_nodeclaim_") || labels["karpenter_sh_nodepool"] != pool || labels["karpenter_k8s_aws_ec2nodeclass"] != "default" {
+			other := !strings.HasPrefix(f.GetName(), "operator_"+kind+"_")
+			for i := 0; i < len(nameValues); i += 2 {
+				other = other || labels[nameValues[i]] != nameValues[i+1]
+			}
+			if other {
 				continue
 			}
 			line := f.GetName()
@@ -204,6 +252,7 @@ func TestLabelsOfConditions(t *testing.T) {
 	for g, want := range map[*gauge]string{
 		claimConditions.gauges.count: own + " " + both, nodeConditions.gauges.seconds: own + " " + both + " karpenter_sh_initialized",
 		poolConditions.gauges.count: own, classConditions.gauges.seconds: own, anyConditions.count: own + " group kind", anyConditions.terminating: "namespace name group kind",
+		bufferConditions.gauges.count: own,
 	} {
 		_, after, _ := strings.Cut(g.desc.String(), "variableLabels: {")
 		is := strings.FieldsFunc(strings.TrimSuffix(after, "}}"), func(r rune) bool { return r == ',' })
@@ -225,10 +274,10 @@ func TestConditionMetricsAreDocumented(t *testing.T) {
 			names = append(names, g.name())
 		}
 	}
-	for _, kind := range []string{"", "nodeclaim_", "nodepool_", "ec2nodeclass_", "node_"} {
+	for _, kind := range []string{"", "nodeclaim_", "nodepool_", "ec2nodeclass_", "node_", "capacitybuffer_"} {
 		names = append(names, "operator_"+kind+"status_condition_transitions_total", "operator_"+kind+"status_condition_transition_seconds", "operator_"+kind+"termination_duration_seconds")
 	}
-	if len(names) != 5*6 {
+	if len(names) != 6*6 {
 		t.Errorf("%d metrics: %q", len(names), names)
 	}
 	for _, name := range names {

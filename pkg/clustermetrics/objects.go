@@ -62,7 +62,8 @@ var (
 // gauges are all that the collector exports.
 var gauges = slices.Concat([]*gauge{poolUsage, poolLimit, poolCost, offerPrice, offerAvailable, typeCores, typeMemory, synced, unsynced, nodeCount, queueDepth, unschedulable,
 	podsWaiting, nodesInFlight, lowerBound, allocatable, podRequests, podLimits, daemonRequests, daemonLimits, overhead, lifetime, utilization, podState, podUnbound, podUnstarted},
-	claimConditions.gauges.all(), poolConditions.gauges.all(), classConditions.gauges.all(), nodeConditions.gauges.all(), anyConditions.all())
+	claimConditions.gauges.all(), poolConditions.gauges.all(), classConditions.gauges.all(), nodeConditions.gauges.all(),
+	bufferConditions.gauges.all(), anyConditions.all())
 
 // load is what the pods on a node ask for.
 type load struct {

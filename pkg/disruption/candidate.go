@@ -42,6 +42,10 @@ func (s *cluster) index() {
 	}
 }
 
+func (m *candidate) initialized() bool {
+	return condition(m.claim, karpv1.ConditionTypeInitialized) != nil && m.node.Labels[karpv1.NodeInitializedLabelKey] == "true"
+}
+
 // condition returns a claim's condition if it is True, else nil.
 func condition(claim *karpv1.NodeClaim, kind string) *status.Condition {
 	cond := claim.StatusConditions(status.WithObservedOnly()).Get(kind)

@@ -37,7 +37,7 @@ type keptNodes struct {
 // keptNode is why a node is kept, and what was last written about it.
 type keptNode struct {
 	kept.Note
-	silent bool // the node is being disrupted: other events tell that
+	silent bool // the node is starting, or being disrupted: other events tell that
 }
 
 // record takes over why nodes are kept.
@@ -54,7 +54,7 @@ func (k *keptNodes) record(s *cluster, result *consolidation.Result, moves *move
 			n = &keptNode{}
 		}
 		n.Now = result.Kept[i]
-		n.silent = m.claim.DeletionTimestamp != nil || moves.has(m.uid()) || moves.replacements.begun[m.uid()] != nil
+		n.silent = !m.initialized() || m.claim.DeletionTimestamp != nil || moves.has(m.uid()) || moves.replacements.begun[m.uid()] != nil
 		next[m.uid()] = n
 		numbers[[2]string{m.pool.Name, string(n.Now.Kind)}]++
 	}

@@ -343,6 +343,26 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// That a node isn't initialized says nothing while it boots, and would be read for a minute after that.
+func TestStartingNodesAreNotAnnotated(t *testing.T) {
+	w, p := consolidating(t)
+	w.machine("a", func(_ *karpv1.NodeClaim, n *corev1.Node) { delete(n.Labels, karpv1.NodeInitializedLabelKey) })
+	w.bind("web", "node-a", controlled)
+	p.result = &consolidation.Result{Kept: []consolidation.Kept{{Node: "node-a", Kind: consolidation.NotReady, Message: "it isn't initialized"}}}
+	w.mustPass()
+	if got := w.claim("a").Annotations[objects.AnnotationKept]; got != "" || len(w.events) > 0 {
+		t.Errorf("a starting node has the annotation %q and the events %q", got, w.events)
+	}
+	if err := w.changeNode("node-a", func(n *corev1.Node) { n.Labels[karpv1.NodeInitializedLabelKey] = "true" }); err != nil {
+		t.Fatal(err)
+	}
+	p.result = &consolidation.Result{Kept: []consolidation.Kept{{Node: "node-a", Kind: consolidation.PolicyWhenEmpty}}}
+	w.mustPass()
+	if got, want := w.claim("a").Annotations[objects.AnnotationKept], "WhenEmpty: the pool consolidates empty nodes only"; got != want {
+		t.Errorf("once it is initialized it has the annotation %q, want %q", got, want)
+	}
+}
+
 // No more than twenty claims are annotated per pass, and the others in the next ones. A failed write is repeated.
 func TestKeptNodesInTurn(t *testing.T) {
 	w, p := consolidating(t)

@@ -100,7 +100,7 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 	after := m.pool.Spec.Disruption.ConsolidateAfter.Duration
 	sick := u.unhealthy.kept(m)
 	switch {
-	case condition(m.claim, karpv1.ConditionTypeInitialized) == nil || m.node.Labels[karpv1.NodeInitializedLabelKey] != "true":
+	case !m.initialized():
 		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "it isn't initialized"}
 	case m.node.DeletionTimestamp != nil:
 		return &consolidation.Kept{Kind: consolidation.NotReady, Message: "its Node is being deleted"}

@@ -42,12 +42,14 @@ type Kind struct {
 	durations, terminations *metrics.HistogramVec
 }
 
-// The kinds that have these metrics. Pools and classes have few objects; the others' series come and go with nodes.
+// The kinds that have these metrics. Pools, classes and buffers have few objects; the others' series come and go with nodes.
 var (
 	NodeClaims  = newKind("karpenter.sh", "NodeClaim", true, conditionDurations, ClassLabel, PoolLabel)
 	NodePools   = newKind("karpenter.sh", "NodePool", true, conditionDurations)
 	NodeClasses = newKind("karpenter.k8s.aws", "EC2NodeClass", true, metrics.DefBuckets)
 	Nodes       = newKind("", "Node", false, conditionDurations, ClassLabel, PoolLabel, InitializedLabel)
+
+	CapacityBuffers = newKind("autoscaling.x-k8s.io", "CapacityBuffer", true, conditionDurations)
 )
 
 var (

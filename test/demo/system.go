@@ -32,7 +32,7 @@ func withSystem(ctx context.Context, st *stage, set settings, f func(context.Con
 		}
 		err = errors.Join(err, os.RemoveAll(options.Cluster.Dir))
 	}()
-	st.act("building (the first time this compiles Kubernetes: count on ten minutes with two cores)")
+	st.act("building what is out of date (the first time this compiles Kubernetes: ten minutes with two cores)")
 	for _, b := range []cluster.Binary{cluster.ControlPlane, cluster.Scheduler} {
 		if err := build(ctx, st, b); err != nil {
 			return err
@@ -171,7 +171,7 @@ func runSandbox(ctx context.Context, st *stage, set settings) error {
 		for _, variable := range system.EC2.AdminEnv() {
 			st.say("  export %s", variable)
 		}
-		st.say("\n  Pods with schedulerName: %s get nodes. Logs are in %s. Three things to try in another terminal, with these variables:", sandbox.SchedulerName, system.Dir)
+		st.say("\n  Pods with schedulerName: %s get nodes; all others stay pending, because there is no other scheduler. Logs are in %s. Three things to try in another terminal, with these variables:", sandbox.SchedulerName, system.Dir)
 		for _, line := range toTry {
 			st.say("    %s", line)
 		}

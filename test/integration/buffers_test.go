@@ -1,13 +1,16 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -41,6 +44,11 @@ func TestBufferIsTakenAndRefilled(t *testing.T) {
 	e := start(t, nil)
 	e.apply(nodeClass, strings.Replace(nodePool, "consolidateAfter: Never", "consolidateAfter: 5s, budgets: [{nodes: 100%}]", 1), buffer)
 	e.bufferIs(metav1.ConditionTrue)
+	if err := wait.PollUntilContextCancel(e.wait(), 200*time.Millisecond, true, func(context.Context) (bool, error) {
+		return e.metric("operator_capacitybuffer_status_condition_count", `name="spare"`, `type="Provisioning"`, `status="True"`) == 1, nil
+	}); err != nil {
+		t.Errorf("the buffer's condition among the metrics: %v", err)
+	}
 	before := e.nodes()
 	launched := e.launches()
 	if cpus := free(before); cpus < 4000 {

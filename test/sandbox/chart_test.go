@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -307,9 +308,31 @@ func (in *installed) smoke(schedulerName, lease string) {
 	}
 }
 
+// planLogged looks for the line of a plan in a log of JSON, with what docs/ecosystem.md says that it has.
+func (in *installed) planLogged() {
+	in.t.Helper()
+	log, err := os.ReadFile(filepath.Join(in.dir, "scheduler.log"))
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		var entry map[string]any
+		if json.Unmarshal([]byte(line), &entry) != nil || entry["msg"] != "Planned" {
+			continue
+		}
+		for _, key := range []string{"ts", "pods", "placed", "newNodes", "dollarsPerHour", "lowerBound"} {
+			if _, ok := entry[key]; !ok {
+				in.t.Errorf("the log's line of a plan has no %s: %s", key, line)
+			}
+		}
+		return
+	}
+	in.t.Error("no line of the log is JSON and tells of a plan")
+}
+
 // As the charts install it beside the cluster's scheduler, in a namespace of its own, Dovetail launches nodes, and Prometheus may read its metrics.
 func TestChartBesideTheScheduler(t *testing.T) {
-	in := installCharts(t, "dovetail", nil)
+	in := installCharts(t, "dovetail", map[string]any{"logFormat": "json"})
 	var deployment appsv1.Deployment
 	for _, document := range in.documents {
 		if strings.Contains(document, "\nkind: Deployment\n") {
@@ -325,6 +348,7 @@ func TestChartBesideTheScheduler(t *testing.T) {
 	}
 	url := in.run(pod, kubeconfig)
 	in.smoke(SchedulerName, "dovetail-scheduler")
+	in.planLogged()
 
 	if err := in.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: "prometheus"}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}},

@@ -188,8 +188,8 @@ func TestInstallPage(t *testing.T) {
 	bound := in.helloRuns(3)
 
 	for _, heading := range []string{"Before", "The order"} {
-		// The page says where this variable is from.
-		if err := shell.run("REPOSITORY=registry.example/dovetail-scheduler\n" + commands(t, "upgrade.md", heading)); err != nil {
+		// The page says where these variables are from.
+		if err := shell.run("REPOSITORY=registry.example/dovetail-scheduler REGION=us-west-2\n" + commands(t, "upgrade.md", heading)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,29 +19,30 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
-// watchBuffers watches CapacityBuffers while this process leads, from when their definition is installed. The store works without them and
-// doesn't wait for them; if the permission to read them is missing, that is logged.
-func (p *poolStatus) watchBuffers(ctx context.Context) {
+// newBufferInformer returns the informer of CapacityBuffers, which isn't run yet. If the permission to read them is missing, it logs that.
+func (p *poolStatus) newBufferInformer() (*informer, error) {
 	changed := func(_, _ *autoscalingv1beta1.CapacityBuffer) {
 		if p.onBuffer != nil {
 			p.onBuffer()
 		}
 	}
 	buffers, err := newInformer(karpenter.CapacityBuffers, schema.GroupKind{}, p.live, observe.Changes(changed), p.clock)
-	if err == nil {
-		var once sync.Once
-		err = buffers.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
-			once.Do(func() {
-				klog.FromContext(ctx).Info("CapacityBuffers can't be read, will retry. If there are any, they have no effect until then", "reason", err)
-			})
-		})
-	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "CapacityBuffers are not watched. If there are any, they have no effect")
-		return
+		return nil, err
 	}
-	p.buffers.Store(buffers)
-	buffers.RunWithContext(ctx)
+	var once sync.Once
+	return buffers, buffers.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		once.Do(func() {
+			klog.FromContext(ctx).Info("CapacityBuffers can't be read, will retry. If there are any, they have no effect until then", "reason", err)
+		})
+	})
+}
+
+// watchBuffers watches CapacityBuffers while this process leads, from when their definition is installed. The store works without them and
+// doesn't wait for them.
+func (p *poolStatus) watchBuffers(ctx context.Context) {
+	p.buffers.Store(p.bufferInformer)
+	p.bufferInformer.RunWithContext(ctx)
 }
 
 // OnBuffer registers f to be called when a CapacityBuffer was added, changed or deleted. Call it before RunStatus.

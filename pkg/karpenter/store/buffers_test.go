@@ -27,6 +27,12 @@ func TestCapacityBuffers(t *testing.T) {
 	w := newWorld(t, api)
 	var changes atomic.Int32
 	w.OnBuffer(func() { changes.Add(1) })
+	var heard atomic.Int32
+	if _, err := w.Informer(karpenter.CapacityBuffers.Kind).AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, now any) {
+		heard.Add(int32(len(now.(*autoscalingv1beta1.CapacityBuffer).Status.Conditions)))
+	}}); err != nil {
+		t.Fatal(err)
+	}
 	if _, known := w.Buffers(); known {
 		t.Error("buffers are known before they were read")
 	}
@@ -51,7 +57,7 @@ func TestCapacityBuffers(t *testing.T) {
 	if err := w.SaveBufferStatus(w.ctx, all[0], changed); err == nil {
 		t.Error("a status was written to a version that isn't the current one")
 	}
-	w.eventually("the change is seen", func() bool { all, _ := w.Buffers(); return len(all[0].Status.Conditions) == 1 })
+	w.eventually("the change is seen", func() bool { all, _ := w.Buffers(); return len(all[0].Status.Conditions) == 1 && heard.Load() == 1 })
 }
 
 // An API server that can't answer leaves open whether there are CapacityBuffers. If that counted as none, the nodes kept for them could end.

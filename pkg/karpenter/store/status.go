@@ -61,16 +61,19 @@ type poolStatus struct {
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[statusKey]]
 	// told holds, by NodePool UID, the reason in the last event about paused writes.
 	told sync.Map
-	// buffers is set while RunStatus runs; onBuffer is set before.
-	buffers  atomic.Pointer[informer]
-	onBuffer func()
+	// buffers is bufferInformer while RunStatus runs; onBuffer is set before.
+	buffers        atomic.Pointer[informer]
+	bufferInformer *informer
+	onBuffer       func()
 	// requests and onRequest are the same for ProvisioningRequests.
 	requests  atomic.Pointer[informer]
 	onRequest func()
 }
 
-func newPoolStatus(s *Store) *poolStatus {
-	return &poolStatus{Store: s, health: health{pools: map[types.UID][]outcome{}}}
+func newPoolStatus(s *Store) (p *poolStatus, err error) {
+	p = &poolStatus{Store: s, health: health{pools: map[types.UID][]outcome{}}}
+	p.bufferInformer, err = p.newBufferInformer()
+	return p, err
 }
 
 // RunStatus writes conditions and counts of NodePools until ctx ends. Only the leader runs it: a second replica would write the same

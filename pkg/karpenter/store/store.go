@@ -152,8 +152,9 @@ func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder
 	}
 	s.cached = newCachedClient(s.live, s.derived, s.informers()...)
 	s.recorder = originRecorder{recorder, s}
-	s.status = newPoolStatus(s)
-	return s, nil
+	var err error
+	s.status, err = newPoolStatus(s)
+	return s, err
 }
 
 // OnClaim registers f for every NodeClaim that is added, changed or deleted. Register all callbacks before Run; they are called one
@@ -190,9 +191,10 @@ func (s *Store) Client() client.Client { return s.cached }
 func (s *Store) Live() client.Client { return s.live }
 
 // Informer returns the informer of a kind that the store watches, by the kind's name; nil for others. It has the objects of the API, without
-// those that are derived from other objects, and they must not be changed. Add handlers before Run.
+// those that are derived from other objects, and they must not be changed. Add handlers before Run. That of CapacityBuffers has objects only while
+// this process leads.
 func (s *Store) Informer(kind string) cache.SharedIndexInformer {
-	for _, i := range s.informers() {
+	for _, i := range append(s.informers(), s.status.bufferInformer) {
 		if i.Kind == kind {
 			return i
 		}
