@@ -129,17 +129,19 @@ function drawChart() {
     e.setAttribute("d", d);
     return e;
   };
-  const steps = (of) => {
-    let d = "", last = null;
+  // Where known is false for a value, the line has a gap.
+  const steps = (of, known) => {
+    let d = "", on = false;
     for (const p of points) {
       const v = of(p);
-      if (!v) continue;
-      d += last === null ? `M${x(p)} ${y(v)}` : `H${x(p)}V${y(v)}`;
-      last = v;
+      if (known(v)) d += on ? `H${x(p)}V${y(v)}` : `M${x(p)} ${y(v)}`;
+      else if (on) d += `H${x(p)}`;
+      on = known(v);
     }
-    return d && d + `H${w}`;
+    return on ? d + `H${w}` : d;
   };
-  svg.replaceChildren(...[0.25, 0.5, 0.75].map((q) => path("grid", `M0 ${h * q}H${w}`)), path("now", steps((p) => p.perHour)), path("least", steps((p) => p.bound)));
+  const cost = steps((p) => p.perHour, () => true), least = steps((p) => p.bound, (v) => v > 0);
+  svg.replaceChildren(...[0.25, 0.5, 0.75].map((q) => path("grid", `M0 ${h * q}H${w}`)), path("now", cost), path("least", least));
   const k1 = make("i", "k line bound"), k2 = make("i", "k line reserved");
   $("chartText").replaceChildren(k1, "cost ", k2, `least that the pods cost. From ${clock(from)} to ${clock(to)}, 0 to ${dollars(most)} per hour`);
 }
