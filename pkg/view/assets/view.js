@@ -47,8 +47,9 @@ function apply(u) {
     timeline = u.timeline || [];
     history = u.history || [];
   }
+  // What was read at the same time is as old as it was: the cluster can't be read, or the bound has come later.
+  u.head.arrived = head && head.at === u.head.at ? head.arrived : Date.now();
   head = u.head;
-  head.arrived = Date.now();
   for (const n of u.nodes || []) nodes.set(n.name, n);
   for (const name of u.gone || []) nodes.delete(name);
   if (u.history) history = u.history;
