@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -34,6 +35,7 @@ type Feed struct {
 	look     Look
 	interval time.Duration
 	clock    clock.Clock
+	process  string // Head.Process of all models
 	// planning holds one token: plans on the latest cluster are made one at a time.
 	planning chan struct{}
 	// longest is how long the longest look has taken that read the cluster; 0: none has. Only Run's goroutine uses it.
@@ -50,7 +52,7 @@ type Feed struct {
 // NewFeed returns a feed that looks every interval, and less often (longestPause) if a look takes longer than a tenth of that. It does nothing
 // until Run.
 func NewFeed(look Look, interval time.Duration, c clock.Clock) *Feed {
-	return &Feed{look: look, interval: interval, clock: c, planning: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &Feed{look: look, interval: interval, clock: c, process: rand.Text(), planning: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // Latest returns the latest model, which must not be changed, and a channel that is closed when there is another; nil: nothing was read yet.
@@ -157,6 +159,7 @@ func (f *Feed) once(ctx context.Context) (*explain.Cluster, *explain.Overview) {
 		next.Head.Problem = err.Error()
 		c = nil
 	}
+	next.Head.Process = f.process
 	f.publish(next)
 	return c, o
 }

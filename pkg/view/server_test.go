@@ -168,6 +168,28 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
+// A page finds out that another process answers, also if it has got no update of the one that has served it.
+func TestProcess(t *testing.T) {
+	first := feedOf(func() (*explain.Cluster, error) { return clusterOf(node("a")), nil })
+	second := feedOf(func() (*explain.Cluster, error) { return nil, errors.New("connection refused") })
+	ids := map[string]bool{}
+	for _, f := range []*Feed{first, second} {
+		h := serverOf(t, f)
+		page := text(t, ask(t, "GET", h.URL+"/", ""))
+		for range 2 {
+			f.once(t.Context())
+			m, _ := f.Latest()
+			ids[m.Head.Process] = true
+			if id := fmt.Sprintf("data-process=%q", m.Head.Process); m.Head.Process == "" || !strings.Contains(page, id) {
+				t.Errorf("the page doesn't have %s:\n%.200s", id, page)
+			}
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("two processes have the ids %v", ids)
+	}
+}
+
 // Answers are those of pkg/explain, and errors name what is missing.
 func TestAnswers(t *testing.T) {
 	f := feedOf(func() (*explain.Cluster, error) { return clusterOf(node("a"), pod("web", "a", "ReplicaSet", "1")), nil })

@@ -360,8 +360,15 @@ function ending(e) {
 // connect opens the event source, and another if this one has given up.
 function connect() {
   const source = new EventSource("/updates");
-  source.onopen = () => { lostSince = 0; drawState(); };
-  source.onmessage = (e) => apply(JSON.parse(e.data));
+  source.onmessage = (e) => {
+    const u = JSON.parse(e.data);
+    if (u.head.process !== document.documentElement.dataset.process) {
+      location.reload(); // another 'dovetail view' serves this address now, perhaps of another cluster
+      return;
+    }
+    lostSince = 0; // not before: what is shown is old until something comes
+    apply(u);
+  };
   source.onerror = () => {
     if (!lostSince) lostSince = Date.now();
     drawState();
