@@ -211,7 +211,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// The feed looks every interval, less often if a look takes long, as soon again if it fails, and ends with its context.
+// The feed looks every interval, less often if a look takes long or gets no answer, as soon again if it fails, and ends with its context.
 func TestRun(t *testing.T) {
 	for name, tc := range map[string]struct {
 		takes time.Duration
@@ -221,7 +221,7 @@ func TestRun(t *testing.T) {
 		"looks that take long":        {takes: 2 * time.Second, want: []time.Duration{0, 1, 2, 3, 25}},
 		"looks that take very long":   {takes: 9 * time.Second, want: []time.Duration{0, 1, 2, 3, 42}},
 		"looks that fail after long":  {takes: 9 * time.Second, err: errors.New("connection refused"), want: []time.Duration{0, 1, 2, 3, 13, 23, 33, 43}},
-		"looks that get no answer":    {takes: time.Hour, want: []time.Duration{0, 1, 2, 3, 14, 25, 36}},
+		"looks that get no answer":    {takes: time.Hour, want: []time.Duration{0, 1, 2, 3, 43}},
 		"looks that don't take long ": {takes: 50 * time.Millisecond, want: nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,6 +269,59 @@ func TestRun(t *testing.T) {
 					t.Errorf("the problem is %q", m.Head.Problem)
 				case m.Head.NodeCount != 1:
 					t.Errorf("the last model has %d nodes", m.Head.NodeCount)
+				}
+			})
+		})
+	}
+}
+
+// An API server that needs long is waited for longer each time, up to a limit, until it has answered.
+func TestPatience(t *testing.T) {
+	const never = time.Hour
+	for name, tc := range map[string]struct {
+		longest time.Duration   // that a look has taken before
+		takes   []time.Duration // each look
+		want    []time.Duration // how long each look was waited for
+	}{
+		"the first look needs five minutes":   {takes: []time.Duration{5 * time.Minute, 5 * time.Minute, 5 * time.Minute}, want: []time.Duration{2 * time.Minute, 4 * time.Minute, 5 * time.Minute}},
+		"there is no answer":                  {takes: []time.Duration{never, never, never, never, never}, want: []time.Duration{2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute}},
+		"an answer makes it impatient again":  {longest: time.Second, takes: []time.Duration{never, never, 0, never, never}, want: []time.Duration{10 * time.Second, 20 * time.Second, 0, 10 * time.Second, 20 * time.Second}},
+		"long looks are waited for even more": {longest: 3 * time.Minute, takes: []time.Duration{never, never}, want: []time.Duration{15 * time.Minute, 15 * time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				var waited, paused []time.Duration
+				ended := time.Time{}
+				f := NewFeed(func(ctx context.Context) (*explain.Cluster, []string, error) {
+					begun := time.Now()
+					if len(waited) > 0 {
+						paused = append(paused, begun.Sub(ended))
+					}
+					timer := time.NewTimer(tc.takes[len(waited)])
+					defer timer.Stop()
+					var err error
+					select {
+					case <-timer.C:
+					case <-ctx.Done():
+						err = ctx.Err()
+					}
+					ended = time.Now()
+					if waited = append(waited, ended.Sub(begun)); len(waited) == len(tc.takes) {
+						stop()
+					}
+					return clusterOf(node("a")), nil, err
+				}, time.Second, clock.RealClock{})
+				f.longest = tc.longest
+				f.Run(ctx, false)
+				if !slices.Equal(waited, tc.want) {
+					t.Errorf("it waits for %v, want %v", waited, tc.want)
+				}
+				for i, pause := range paused {
+					if want := min(max(time.Second, mostOfTime*waited[i]), longestPause); pause != want {
+						t.Errorf("after %v it pauses for %v, want %v", waited[i], pause, want)
+					}
 				}
 			})
 		})
