@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,9 @@ func viewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < time.Second {
 				return usageError{fmt.Errorf("--interval %s: must be at least 1s", interval)}
+			}
+			if slices.Contains(f.existing, "-") {
+				return usageError{errors.New("--existing -: must be a file: the page reads it again and again, and standard input can be read only once")}
 			}
 			f.quiet = true
 			listener, err := listen(cmd.Context(), address)
