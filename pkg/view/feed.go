@@ -47,7 +47,7 @@ type Feed struct {
 	mu      sync.Mutex
 	latest  *Model // never changed, only replaced; nil: nothing was read yet
 	cluster *explain.Cluster
-	// bound is the last one, of the nodes that there were then.
+	// bound is the last one, of the nodes that there were then; nil: there is none yet, or the last attempt failed.
 	bound   *explain.Overview
 	changed chan struct{} // closed when latest is replaced
 }
@@ -188,12 +188,11 @@ func (f *Feed) addBound(ctx context.Context, c *explain.Cluster, o *explain.Over
 	copied := *o
 	err := c.AddBound(ctx, &copied)
 	f.planned()
-	if err != nil {
-		return // the next one may work; the page says that it isn't known
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.bound = &copied
+	if f.bound = &copied; err != nil {
+		f.bound = nil // the next one may work; the page says that it isn't known, because the last one is about nodes that have changed
+	}
 	next := *f.latest // there is one: o came with it
 	f.putBound(&next)
 	f.publish(&next)
@@ -201,9 +200,11 @@ func (f *Feed) addBound(ctx context.Context, c *explain.Cluster, o *explain.Over
 
 // putBound puts the last bound into a model that isn't published yet. f.mu is held.
 func (f *Feed) putBound(m *Model) {
-	if f.bound != nil {
-		m.Head.Bound, m.Head.Managed, m.Head.ManagedPerHour = f.bound.Bound, f.bound.Managed, f.bound.ManagedPerHour
+	b := f.bound
+	if b == nil {
+		b = &explain.Overview{}
 	}
+	m.Head.Bound, m.Head.Managed, m.Head.ManagedPerHour = b.Bound, b.Managed, b.ManagedPerHour
 }
 
 // plan waits until no other plan is made; planned must follow. An error means that ctx has ended.

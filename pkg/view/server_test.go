@@ -362,3 +362,33 @@ func TestBoundIsWorkedOutAgain(t *testing.T) {
 		}
 	})
 }
+
+// unplanned is a context in which nothing can be planned, although it isn't over for those who wait.
+type unplanned struct{ context.Context }
+
+func (unplanned) Err() error { return context.Canceled }
+
+// A bound isn't shown beside newer costs if it couldn't be worked out again.
+func TestBoundThatFails(t *testing.T) {
+	f := feedOf(func() (*explain.Cluster, error) { return clusterOf(node("a"), pod("web", "a", "ReplicaSet", "1")), nil })
+	c, o, err := f.once(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	f.bound = &explain.Overview{Bound: 0.5, Managed: 3, ManagedPerHour: 0.6}
+	f.mu.Unlock()
+	if f.once(t.Context()); f.latest.Head.Bound != 0.5 {
+		t.Fatalf("the bound isn't shown: %+v", f.latest.Head)
+	}
+	_, changed := f.Latest()
+	f.addBound(unplanned{t.Context()}, c, o)
+	select {
+	case <-changed:
+	default:
+		t.Error("the page isn't told")
+	}
+	if f.once(t.Context()); f.latest.Head.Bound != 0 || f.latest.Head.Managed != 0 {
+		t.Errorf("after it failed: %+v", f.latest.Head)
+	}
+}
