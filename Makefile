@@ -222,7 +222,7 @@ scalein:
 
 # The browser is driven from a module of its own.
 browser:
-	$(say) 'browser: ten minutes, most of it for 2,000 nodes, which are looked at every few minutes only'
+	$(say) 'browser: ten minutes, most of it for 2,000 nodes, with half a minute between two looks'
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
 	@go build -ldflags '$(LDFLAGS)' -o bin/dovetail ./cmd/dovetail
 	@mkdir -p bin/browser

@@ -35,6 +35,8 @@ type clusterFlags struct {
 	memoryOverhead float64
 	// quiet: warnings are notes of what is returned, because the terminal is in use.
 	quiet bool
+	// kept is the reader of the last look, nil if that failed.
+	kept *livecluster.Reader
 }
 
 func newClusterFlags() clusterFlags {
@@ -51,13 +53,18 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	f.kube.add(flags, true)
 }
 
-// reader returns a reader of the cluster that kubeconfig and flags name.
+// reader returns a reader of the cluster that kubeconfig and flags name. It is the same one, with one client, until a look fails: then the kubeconfig
+// may have changed.
 func (f *clusterFlags) reader() (*livecluster.Reader, error) {
+	if f.kept != nil {
+		return f.kept, nil
+	}
 	config, err := f.kube.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	return livecluster.New(config)
+	f.kept, err = livecluster.New(config)
+	return f.kept, err
 }
 
 // namespace returns the namespace that -n or the context names.
@@ -93,6 +100,7 @@ func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manif
 			return nil, err
 		}
 		if snapshot, err = reader.Read(ctx); err != nil {
+			f.kept = nil
 			return nil, err
 		}
 		for _, o := range of {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +38,11 @@ func viewCommand() *cobra.Command {
 			if interval < time.Second {
 				return usageError{fmt.Errorf("--interval %s: must be at least 1s", interval)}
 			}
+			if slices.Contains(f.existing, "-") {
+				return usageError{errors.New("--existing -: must be a file: the page reads it again and again, and standard input can be read only once")}
+			}
 			f.quiet = true
+			f.keepContext()
 			listener, err := listen(cmd.Context(), address)
 			if err != nil {
 				return err
@@ -60,18 +66,22 @@ func viewCommand() *cobra.Command {
 	return cmd
 }
 
+// keepContext keeps to the context that is current now: after 'kubectl config use-context' the page would show another cluster under this one's name.
+func (f *clusterFlags) keepContext() {
+	if len(f.existing) > 0 || f.kube.overrides.CurrentContext != "" {
+		return
+	}
+	if config, err := f.kube.loader().RawConfig(); err == nil {
+		f.kube.overrides.CurrentContext = config.CurrentContext
+	}
+}
+
 // title returns what the page calls the cluster: the context's name.
 func (f *clusterFlags) title() string {
 	if len(f.existing) > 0 {
 		return filepath.Base(f.existing[0])
 	}
-	if name := f.kube.overrides.CurrentContext; name != "" {
-		return name
-	}
-	if config, err := f.kube.loader().RawConfig(); err == nil && config.CurrentContext != "" {
-		return config.CurrentContext
-	}
-	return "cluster"
+	return cmp.Or(f.kube.overrides.CurrentContext, "cluster")
 }
 
 // listen opens the port. The address must be one that only this computer reaches: the page has no login.

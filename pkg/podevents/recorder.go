@@ -29,7 +29,7 @@ const (
 )
 
 // Recorder writes events about pods at a limited pace, warnings first. Of other events it writes a sample under load (successesPerSecond), and it
-// drops what exceeds the backlog: the log has everything that events say.
+// drops what exceeds the backlog of either. Nothing else says per pod what is left out then: the metric counts it, by reason.
 type Recorder struct {
 	recorder events.EventRecorder
 	limit    *rate.Limiter

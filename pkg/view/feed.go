@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -20,9 +21,11 @@ const (
 	mostOfTime   = 10
 	longestPause = 30 * time.Second
 	// A look is given up, so that the page says so, after several times what the longest one has taken, and at least shortestPatience. The first
-	// one may take as long as firstPatience.
+	// one may take as long as firstPatience. Each that is given up doubles what the next one may take, to longestPatience, because an API server
+	// that needs longer would never be shown.
 	shortestPatience = 10 * time.Second
 	firstPatience    = 2 * time.Minute
+	longestPatience  = 10 * time.Minute
 	patienceFactor   = 5
 )
 
@@ -34,15 +37,17 @@ type Feed struct {
 	look     Look
 	interval time.Duration
 	clock    clock.Clock
+	process  string // Head.Process of all models
 	// planning holds one token: plans on the latest cluster are made one at a time.
 	planning chan struct{}
-	// longest is how long the longest look has taken that read the cluster; 0: none has. Only Run's goroutine uses it.
-	longest time.Duration
+	// longest is how long the longest look has taken that read the cluster; 0: none has. patience is how long the next look may take because those
+	// before it were given up; 0: none was. Only Run's goroutine uses both.
+	longest, patience time.Duration
 
 	mu      sync.Mutex
 	latest  *Model // never changed, only replaced; nil: nothing was read yet
 	cluster *explain.Cluster
-	// bound is the last one, of the nodes that there were then.
+	// bound is the last one, of the nodes that there were then; nil: there is none yet, or the last attempt failed.
 	bound   *explain.Overview
 	changed chan struct{} // closed when latest is replaced
 }
@@ -50,7 +55,7 @@ type Feed struct {
 // NewFeed returns a feed that looks every interval, and less often (longestPause) if a look takes longer than a tenth of that. It does nothing
 // until Run.
 func NewFeed(look Look, interval time.Duration, c clock.Clock) *Feed {
-	return &Feed{look: look, interval: interval, clock: c, planning: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &Feed{look: look, interval: interval, clock: c, process: rand.Text(), planning: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // Latest returns the latest model, which must not be changed, and a channel that is closed when there is another; nil: nothing was read yet.
@@ -68,9 +73,10 @@ func (f *Feed) Run(ctx context.Context, bound bool) {
 	bounds <- time.Time{}
 	for {
 		start := f.clock.Now()
-		c, o := f.once(ctx)
+		c, o, err := f.once(ctx)
 		pause := f.interval
-		if c != nil {
+		// A look that was given up is as much work for the API server as one that was answered.
+		if c != nil || errors.Is(err, errNoAnswer) {
 			pause = max(pause, min(mostOfTime*f.clock.Since(start), longestPause))
 		}
 		if bound && c != nil {
@@ -97,6 +103,9 @@ func (f *Feed) Run(ctx context.Context, bound bool) {
 	}
 }
 
+// errNoAnswer: a look was given up.
+var errNoAnswer = errors.New("the cluster hasn't answered")
+
 // read looks at the cluster, with the patience that looks have needed so far. An API server that was stopped may keep connections that it doesn't
 // answer on.
 func (f *Feed) read(ctx context.Context) (*explain.Cluster, []string, error) {
@@ -104,6 +113,7 @@ func (f *Feed) read(ctx context.Context) (*explain.Cluster, []string, error) {
 	if f.longest > 0 {
 		patience = max(shortestPatience, patienceFactor*f.longest)
 	}
+	patience = max(patience, f.patience)
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := f.clock.NewTimer(patience)
@@ -113,22 +123,23 @@ func (f *Feed) read(ctx context.Context) (*explain.Cluster, []string, error) {
 	go func() {
 		select {
 		case <-timer.C():
-			cancel(fmt.Errorf("the cluster hasn't answered within %v", patience))
+			cancel(fmt.Errorf("%w within %v", errNoAnswer, patience))
 		case <-read:
 		}
 	}()
 	start := f.clock.Now()
 	c, notes, err := f.look(limited)
 	if err == nil {
-		f.longest = max(f.longest, f.clock.Since(start))
+		f.longest, f.patience = max(f.longest, f.clock.Since(start)), 0
 	} else if limited.Err() != nil && ctx.Err() == nil {
 		err = context.Cause(limited)
+		f.patience = min(2*patience, longestPatience)
 	}
 	return c, notes, err
 }
 
 // once looks at the cluster, and keeps what was there before if it can't be read.
-func (f *Feed) once(ctx context.Context) (*explain.Cluster, *explain.Overview) {
+func (f *Feed) once(ctx context.Context) (*explain.Cluster, *explain.Overview, error) {
 	c, notes, err := f.read(ctx)
 	var o *explain.Overview
 	if err == nil {
@@ -139,7 +150,7 @@ func (f *Feed) once(ctx context.Context) (*explain.Cluster, *explain.Overview) {
 	next := &Model{}
 	switch {
 	case ctx.Err() != nil:
-		return nil, nil
+		return nil, nil, ctx.Err()
 	case err == nil:
 		next, f.cluster = ModelOf(c, o, notes), c
 		if f.latest != nil {
@@ -157,8 +168,9 @@ func (f *Feed) once(ctx context.Context) (*explain.Cluster, *explain.Overview) {
 		next.Head.Problem = err.Error()
 		c = nil
 	}
+	next.Head.Process = f.process
 	f.publish(next)
-	return c, o
+	return c, o, err
 }
 
 // publish replaces the latest model. f.mu is held.
@@ -176,12 +188,11 @@ func (f *Feed) addBound(ctx context.Context, c *explain.Cluster, o *explain.Over
 	copied := *o
 	err := c.AddBound(ctx, &copied)
 	f.planned()
-	if err != nil {
-		return // the next one may work; the page says that it isn't known
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.bound = &copied
+	if f.bound = &copied; err != nil {
+		f.bound = nil // the next one may work; the page says that it isn't known, because the last one is about nodes that have changed
+	}
 	next := *f.latest // there is one: o came with it
 	f.putBound(&next)
 	f.publish(&next)
@@ -189,9 +200,11 @@ func (f *Feed) addBound(ctx context.Context, c *explain.Cluster, o *explain.Over
 
 // putBound puts the last bound into a model that isn't published yet. f.mu is held.
 func (f *Feed) putBound(m *Model) {
-	if f.bound != nil {
-		m.Head.Bound, m.Head.Managed, m.Head.ManagedPerHour = f.bound.Bound, f.bound.Managed, f.bound.ManagedPerHour
+	b := f.bound
+	if b == nil {
+		b = &explain.Overview{}
 	}
+	m.Head.Bound, m.Head.Managed, m.Head.ManagedPerHour = b.Bound, b.Managed, b.ManagedPerHour
 }
 
 // plan waits until no other plan is made; planned must follow. An error means that ctx has ended.

@@ -24,6 +24,8 @@ type Model struct {
 
 // Head is what stands above the nodes.
 type Head struct {
+	// Process is random, and the same while one 'dovetail view' runs. A page that another one has served is loaded again.
+	Process string `json:"process"`
 	// At is when the cluster was looked at.
 	At int64 `json:"at"`
 	// PerHour is what the nodes cost, without Unpriced nodes.

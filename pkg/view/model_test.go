@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +182,39 @@ func TestTimeline(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A NodeClaim and its Node are one entry, also after both are gone; nodes that end in the same second are as many entries as there are nodes.
+func TestNodesThatEndTogether(t *testing.T) {
+	for name, gone := range map[string]bool{"while the NodeClaims are there": false, "after they are gone": true} {
+		t.Run(name, func(t *testing.T) {
+			var all []client.Object
+			report := func(kind, object string) {
+				all = append(all, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: kind + object}, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: object},
+					ReportingController: "dovetail", Reason: "DisruptionTerminating", Message: "Empty", Type: corev1.EventTypeNormal, LastTimestamp: metav1.NewTime(now)})
+			}
+			for i := range 40 {
+				nodeName, claimName := fmt.Sprint("node-", i), fmt.Sprint("claim-", i)
+				report("Node", nodeName)
+				report("NodeClaim", claimName)
+				if !gone {
+					all = append(all, node(nodeName), claim(claimName, nodeName, time.Hour, nil, nil))
+				}
+			}
+			report("Node", "of-another-pool") // its NodeClaim has no event
+			all = append(all, node("of-another-pool"), claim("another", "of-another-pool", time.Hour, nil, nil))
+			got := map[string]int{}
+			for _, e := range modelOf(t, clusterOf(all...)).Timeline {
+				if e.Kind == "Move" {
+					kind, _, _ := strings.Cut(e.Object, " ")
+					got[kind]++
+				}
+			}
+			if want := map[string]int{"NodeClaim": 40, "Node": 1}; !maps.Equal(got, want) {
+				t.Errorf("entries by kind: %v, want %v", got, want)
+			}
+		})
 	}
 }
 

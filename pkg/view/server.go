@@ -85,7 +85,7 @@ func hostOf(header string) string {
 
 func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 	var b bytes.Buffer
-	if err := page.ExecuteTemplate(&b, "page.html", map[string]string{"Title": s.title}); err != nil {
+	if err := page.ExecuteTemplate(&b, "page.html", map[string]string{"Title": s.title, "Process": s.feed.process}); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

@@ -168,6 +168,28 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
+// A page finds out that another process answers, also if it has got no update of the one that has served it.
+func TestProcess(t *testing.T) {
+	first := feedOf(func() (*explain.Cluster, error) { return clusterOf(node("a")), nil })
+	second := feedOf(func() (*explain.Cluster, error) { return nil, errors.New("connection refused") })
+	ids := map[string]bool{}
+	for _, f := range []*Feed{first, second} {
+		h := serverOf(t, f)
+		page := text(t, ask(t, "GET", h.URL+"/", ""))
+		for range 2 {
+			f.once(t.Context())
+			m, _ := f.Latest()
+			ids[m.Head.Process] = true
+			if id := fmt.Sprintf("data-process=%q", m.Head.Process); m.Head.Process == "" || !strings.Contains(page, id) {
+				t.Errorf("the page doesn't have %s:\n%.200s", id, page)
+			}
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("two processes have the ids %v", ids)
+	}
+}
+
 // Answers are those of pkg/explain, and errors name what is missing.
 func TestAnswers(t *testing.T) {
 	f := feedOf(func() (*explain.Cluster, error) { return clusterOf(node("a"), pod("web", "a", "ReplicaSet", "1")), nil })
@@ -189,7 +211,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// The feed looks every interval, less often if a look takes long, as soon again if it fails, and ends with its context.
+// The feed looks every interval, less often if a look takes long or gets no answer, as soon again if it fails, and ends with its context.
 func TestRun(t *testing.T) {
 	for name, tc := range map[string]struct {
 		takes time.Duration
@@ -199,7 +221,7 @@ func TestRun(t *testing.T) {
 		"looks that take long":        {takes: 2 * time.Second, want: []time.Duration{0, 1, 2, 3, 25}},
 		"looks that take very long":   {takes: 9 * time.Second, want: []time.Duration{0, 1, 2, 3, 42}},
 		"looks that fail after long":  {takes: 9 * time.Second, err: errors.New("connection refused"), want: []time.Duration{0, 1, 2, 3, 13, 23, 33, 43}},
-		"looks that get no answer":    {takes: time.Hour, want: []time.Duration{0, 1, 2, 3, 14, 25, 36}},
+		"looks that get no answer":    {takes: time.Hour, want: []time.Duration{0, 1, 2, 3, 43}},
 		"looks that don't take long ": {takes: 50 * time.Millisecond, want: nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,6 +275,59 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// An API server that needs long is waited for longer each time, up to a limit, until it has answered.
+func TestPatience(t *testing.T) {
+	const never = time.Hour
+	for name, tc := range map[string]struct {
+		longest time.Duration   // that a look has taken before
+		takes   []time.Duration // each look
+		want    []time.Duration // how long each look was waited for
+	}{
+		"the first look needs five minutes":   {takes: []time.Duration{5 * time.Minute, 5 * time.Minute, 5 * time.Minute}, want: []time.Duration{2 * time.Minute, 4 * time.Minute, 5 * time.Minute}},
+		"there is no answer":                  {takes: []time.Duration{never, never, never, never, never}, want: []time.Duration{2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute}},
+		"an answer makes it impatient again":  {longest: time.Second, takes: []time.Duration{never, never, 0, never, never}, want: []time.Duration{10 * time.Second, 20 * time.Second, 0, 10 * time.Second, 20 * time.Second}},
+		"long looks are waited for even more": {longest: 3 * time.Minute, takes: []time.Duration{never, never}, want: []time.Duration{15 * time.Minute, 15 * time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				var waited, paused []time.Duration
+				ended := time.Time{}
+				f := NewFeed(func(ctx context.Context) (*explain.Cluster, []string, error) {
+					begun := time.Now()
+					if len(waited) > 0 {
+						paused = append(paused, begun.Sub(ended))
+					}
+					timer := time.NewTimer(tc.takes[len(waited)])
+					defer timer.Stop()
+					var err error
+					select {
+					case <-timer.C:
+					case <-ctx.Done():
+						err = ctx.Err()
+					}
+					ended = time.Now()
+					if waited = append(waited, ended.Sub(begun)); len(waited) == len(tc.takes) {
+						stop()
+					}
+					return clusterOf(node("a")), nil, err
+				}, time.Second, clock.RealClock{})
+				f.longest = tc.longest
+				f.Run(ctx, false)
+				if !slices.Equal(waited, tc.want) {
+					t.Errorf("it waits for %v, want %v", waited, tc.want)
+				}
+				for i, pause := range paused {
+					if want := min(max(time.Second, mostOfTime*waited[i]), longestPause); pause != want {
+						t.Errorf("after %v it pauses for %v, want %v", waited[i], pause, want)
+					}
+				}
+			})
+		})
+	}
+}
+
 // The bound follows the cluster: one that was worked out before there were nodes is soon replaced.
 func TestBoundIsWorkedOutAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -286,4 +361,34 @@ func TestBoundIsWorkedOutAgain(t *testing.T) {
 			t.Errorf("before %+v, after %+v", before, after)
 		}
 	})
+}
+
+// unplanned is a context in which nothing can be planned, although it isn't over for those who wait.
+type unplanned struct{ context.Context }
+
+func (unplanned) Err() error { return context.Canceled }
+
+// A bound isn't shown beside newer costs if it couldn't be worked out again.
+func TestBoundThatFails(t *testing.T) {
+	f := feedOf(func() (*explain.Cluster, error) { return clusterOf(node("a"), pod("web", "a", "ReplicaSet", "1")), nil })
+	c, o, err := f.once(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	f.bound = &explain.Overview{Bound: 0.5, Managed: 3, ManagedPerHour: 0.6}
+	f.mu.Unlock()
+	if f.once(t.Context()); f.latest.Head.Bound != 0.5 {
+		t.Fatalf("the bound isn't shown: %+v", f.latest.Head)
+	}
+	_, changed := f.Latest()
+	f.addBound(unplanned{t.Context()}, c, o)
+	select {
+	case <-changed:
+	default:
+		t.Error("the page isn't told")
+	}
+	if f.once(t.Context()); f.latest.Head.Bound != 0 || f.latest.Head.Managed != 0 {
+		t.Errorf("after it failed: %+v", f.latest.Head)
+	}
 }

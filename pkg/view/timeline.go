@@ -112,12 +112,12 @@ var moves = map[string]bool{
 
 // reported returns the events about NodePools, NodeClaims and their Nodes. Many are on a NodeClaim and its Node alike; they are one entry.
 func reported(c *explain.Cluster) (out []Entry) {
-	type text struct {
-		reason, message string
-		at              int64 // seconds
-	}
-	seen := map[text]bool{}
-	for _, e := range manifest.All[*corev1.Event](c.Set) {
+	events := slices.Clone(manifest.All[*corev1.Event](c.Set))
+	slices.SortStableFunc(events, func(a, b *corev1.Event) int { // those on NodeClaims before those on their Nodes
+		return -cmp.Compare(a.InvolvedObject.Kind, b.InvolvedObject.Kind)
+	})
+	twice := newTwice(c)
+	for _, e := range events {
 		switch e.InvolvedObject.Kind {
 		case "NodePool", "NodeClaim":
 		case "Node":
@@ -127,12 +127,9 @@ func reported(c *explain.Cluster) (out []Entry) {
 		default:
 			continue
 		}
-		at := eventTime(e)
-		t := text{e.Reason, e.Message, at.Unix()}
-		if seen[t] {
+		if twice.reported(e) {
 			continue
 		}
-		seen[t] = true
 		kind := "Event"
 		switch {
 		case moves[e.Reason]:
@@ -140,9 +137,62 @@ func reported(c *explain.Cluster) (out []Entry) {
 		case e.Type == corev1.EventTypeWarning:
 			kind = "Warning"
 		}
-		out = append(out, Entry{At: millis(at), Kind: kind, Object: e.InvolvedObject.Kind + " " + e.InvolvedObject.Name, Reason: e.Reason, Message: objects.OneLine(e.Message)})
+		out = append(out, Entry{At: millis(eventTime(e)), Kind: kind, Object: e.InvolvedObject.Kind + " " + e.InvolvedObject.Name, Reason: e.Reason, Message: objects.OneLine(e.Message)})
 	}
 	return out
+}
+
+// eventText is what an event says, and when.
+type eventText struct {
+	reason, message string
+	at              int64 // seconds
+}
+
+// twice finds events that are on a NodeClaim and on its Node. It must get those on NodeClaims first.
+type twice struct {
+	claims map[string]bool   // the NodeClaims that are there
+	of     map[string]string // the NodeClaim of a Node
+	seen   map[eventOf]bool
+	// gone counts events on NodeClaims that aren't there any more, less those on Nodes that were taken for theirs: the events of both stay for an
+	// hour, but which Node was whose isn't known then.
+	gone map[eventText]int
+}
+
+type eventOf struct {
+	object string
+	eventText
+}
+
+func newTwice(c *explain.Cluster) *twice {
+	t := &twice{claims: map[string]bool{}, of: map[string]string{}, seen: map[eventOf]bool{}, gone: map[eventText]int{}}
+	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
+		t.claims[nc.Name] = true
+		if nc.Status.NodeName != "" {
+			t.of[nc.Status.NodeName] = nc.Name
+		}
+	}
+	return t
+}
+
+// reported reports whether an event says what another has said of the same NodeClaim, and remembers it.
+func (t *twice) reported(e *corev1.Event) bool {
+	kind, name, says := e.InvolvedObject.Kind, e.InvolvedObject.Name, eventText{e.Reason, e.Message, eventTime(e).Unix()}
+	if claim, ok := t.of[name]; ok && kind == "Node" {
+		kind, name = "NodeClaim", claim
+	}
+	key := eventOf{kind + " " + name, says}
+	if t.seen[key] {
+		return true
+	}
+	t.seen[key] = true
+	switch {
+	case kind == "NodeClaim" && !t.claims[name]:
+		t.gone[says]++
+	case kind == "Node" && t.gone[says] > 0:
+		t.gone[says]--
+		return true
+	}
+	return false
 }
 
 // eventTime returns when an event was last seen.

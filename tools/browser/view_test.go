@@ -68,13 +68,24 @@ func run(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	}
 }
 
-// until waits for an expression of JavaScript to be true.
+// until waits for an expression of JavaScript to be true. It goes on while the page is loaded again, which chromedp.Poll doesn't.
 func until(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
-	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(8*time.Minute))); err != nil {
-		var body string
-		_ = chromedp.Run(ctx, chromedp.Text("body", &body)) // for the message only
-		t.Fatalf("%s: %v; the page is\n%.1500s", expression, err, body)
+	limited, stop := context.WithTimeout(ctx, 8*time.Minute)
+	defer stop()
+	for {
+		is := false
+		err := chromedp.Run(limited, chromedp.Evaluate(expression, &is))
+		if err == nil && is {
+			return
+		}
+		select {
+		case <-limited.Done():
+			var body string
+			_ = chromedp.Run(ctx, chromedp.Text("body", &body)) // for the message only
+			t.Fatalf("%s: %v; the page is\n%.1500s", expression, err, body)
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }
 
@@ -151,8 +162,11 @@ func TestPage(t *testing.T) {
 				end(server)
 				until(t, ctx, "document.getElementById('banner').textContent.startsWith('Connection lost since')")
 				picture(t, ctx, "lost")
-				serve(t, file, strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/"))
-				until(t, ctx, "document.getElementById('banner').hidden")
+				// The next one shows another cluster: the open page becomes that one's.
+				other, c := filepath.Join(t.TempDir(), "other.json"), clusterOf(5)
+				c.write(t, other)
+				serve(t, other, strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/"))
+				until(t, ctx, "document.querySelector('h1').textContent === 'other.json' && document.getElementById('banner').hidden")
 				until(t, ctx, shows(c))
 			}
 		})

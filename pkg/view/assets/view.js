@@ -47,8 +47,9 @@ function apply(u) {
     timeline = u.timeline || [];
     history = u.history || [];
   }
+  // What was read at the same time is as old as it was: the cluster can't be read, or the bound has come later.
+  u.head.arrived = head && head.at === u.head.at ? head.arrived : Date.now();
   head = u.head;
-  head.arrived = Date.now();
   for (const n of u.nodes || []) nodes.set(n.name, n);
   for (const name of u.gone || []) nodes.delete(name);
   if (u.history) history = u.history;
@@ -129,17 +130,19 @@ function drawChart() {
     e.setAttribute("d", d);
     return e;
   };
-  const steps = (of) => {
-    let d = "", last = null;
+  // Where known is false for a value, the line has a gap.
+  const steps = (of, known) => {
+    let d = "", on = false;
     for (const p of points) {
       const v = of(p);
-      if (!v) continue;
-      d += last === null ? `M${x(p)} ${y(v)}` : `H${x(p)}V${y(v)}`;
-      last = v;
+      if (known(v)) d += on ? `H${x(p)}V${y(v)}` : `M${x(p)} ${y(v)}`;
+      else if (on) d += `H${x(p)}`;
+      on = known(v);
     }
-    return d && d + `H${w}`;
+    return on ? d + `H${w}` : d;
   };
-  svg.replaceChildren(...[0.25, 0.5, 0.75].map((q) => path("grid", `M0 ${h * q}H${w}`)), path("now", steps((p) => p.perHour)), path("least", steps((p) => p.bound)));
+  const cost = steps((p) => p.perHour, () => true), least = steps((p) => p.bound, (v) => v > 0);
+  svg.replaceChildren(...[0.25, 0.5, 0.75].map((q) => path("grid", `M0 ${h * q}H${w}`)), path("now", cost), path("least", least));
   const k1 = make("i", "k line bound"), k2 = make("i", "k line reserved");
   $("chartText").replaceChildren(k1, "cost ", k2, `least that the pods cost. From ${clock(from)} to ${clock(to)}, 0 to ${dollars(most)} per hour`);
 }
@@ -357,8 +360,15 @@ function ending(e) {
 // connect opens the event source, and another if this one has given up.
 function connect() {
   const source = new EventSource("/updates");
-  source.onopen = () => { lostSince = 0; drawState(); };
-  source.onmessage = (e) => apply(JSON.parse(e.data));
+  source.onmessage = (e) => {
+    const u = JSON.parse(e.data);
+    if (u.head.process !== document.documentElement.dataset.process) {
+      location.reload(); // another 'dovetail view' serves this address now, perhaps of another cluster
+      return;
+    }
+    lostSince = 0; // not before: what is shown is old until something comes
+    apply(u);
+  };
   source.onerror = () => {
     if (!lostSince) lostSince = Date.now();
     drawState();

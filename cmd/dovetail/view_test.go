@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+)
+
+// Standard input is at its end when the page looks again, which would empty the page.
+func TestViewRefusesStandardInput(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop() // if it serves a page, it ends at once
+	var out, errs bytes.Buffer
+	code := run(ctx, []string{"view", "--address", "127.0.0.1:0", "--existing", "nodes.json", "--existing", "-"}, strings.NewReader(""), &out, &errs)
+	if code != exitUsage || !strings.Contains(errs.String(), "--existing -: must be a file") {
+		t.Errorf("exit code %d: %s%s", code, &out, &errs)
+	}
+}
+
+// apiServer is one of an empty cluster. It counts how often the nodes were listed.
+type apiServer struct {
+	*httptest.Server
+	looks atomic.Int64
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	s := &apiServer{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/nodes" {
+			s.looks.Add(1)
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Looks share one reader. After one has failed, the kubeconfig is read again, and the context stays that of the title.
+func TestViewKeepsItsReader(t *testing.T) {
+	first, second, other := newAPIServer(t), newAPIServer(t), newAPIServer(t)
+	file := filepath.Join(t.TempDir(), "config")
+	write := func(current string, mine *apiServer) {
+		t.Helper()
+		text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: %s, contexts: [{name: mine, context: {cluster: mine}}, {name: other, context: {cluster: other}}], "+
+			"clusters: [{name: mine, cluster: {server: %q}}, {name: other, cluster: {server: %q}}]}", current, mine.URL, other.URL)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := newClusterFlags()
+	f.kube.path, f.quiet = file, true
+	look := func() error {
+		_, err := f.look(t.Context(), &cobra.Command{}, manifest.Options{})
+		return err
+	}
+	check := func(what string, want ...int64) {
+		t.Helper()
+		if got := []int64{first.looks.Load(), second.looks.Load(), other.looks.Load()}; !slices.Equal(got, want) {
+			t.Errorf("%s, looks at the three API servers: %v, want %v", what, got, want)
+		}
+	}
+	write("mine", first)
+	f.keepContext()
+	if got := f.title(); got != "mine" {
+		t.Errorf("the title is %q", got)
+	}
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	write("other", second)
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	check("while no look fails", 2, 0, 0)
+	first.Close()
+	if look() == nil {
+		t.Error("a server that has ended was read")
+	}
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	check("after a look has failed", 2, 1, 0)
+}
