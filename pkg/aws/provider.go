@@ -69,7 +69,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		return nil, errors.New("AWS provider: a client is missing: that of the interruption queue")
 	}
 	p := &Provider{cfg: cfg, clock: cfg.Clock}
-	own, free := ownership.Owner(cfg.ClusterName), network.NewAddresses()
+	own, free := ownership.Owner{Cluster: cfg.ClusterName, ManagedBy: cfg.ManagedBy}, network.NewAddresses()
 	known := catalog.NewCache(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
 	p.catalogue = known
 	p.counts = capacityreservation.NewCounts(p.bump)

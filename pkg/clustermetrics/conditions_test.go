@@ -63,7 +63,7 @@ type observedWorld struct {
 	start                            time.Time
 }
 
-const testClass = capacity.NodeClassLabel("karpenter.k8s.aws/ec2nodeclass")
+var testClass = capacity.NodeClassLabel{Key: "karpenter.k8s.aws/ec2nodeclass"}
 
 func newObservedWorld(t testing.TB) *observedWorld {
 	t.Helper()
@@ -78,7 +78,7 @@ func newObservedWorld(t testing.TB) *observedWorld {
 
 // claim returns a NodeClaim of a pool whose condition Registered has a status since so many seconds after the start.
 func (w *observedWorld) claim(pool string, is metav1.ConditionStatus, reason string, since int) *karpv1.NodeClaim {
-	return &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: types.UID(pool), Labels: map[string]string{karpv1.NodePoolLabelKey: pool, string(testClass): "default"}},
+	return &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: types.UID(pool), Labels: map[string]string{karpv1.NodePoolLabelKey: pool, testClass.Key: "default"}},
 		Status: karpv1.NodeClaimStatus{Conditions: []status.Condition{{Type: "Registered", Status: is, Reason: reason, LastTransitionTime: w.at(since)}}}}
 }
 

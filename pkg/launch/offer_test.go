@@ -50,7 +50,7 @@ func TestComingUp(t *testing.T) {
 	node := func(labels map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels}}
 	}
-	states := nodeStates{nodeClass: "karpenter.k8s.aws/ec2nodeclass"}
+	states := nodeStates{nodeClass: capacity.NodeClassLabel{Key: "karpenter.k8s.aws/ec2nodeclass"}}
 	ours, up := map[string]string{labelPool: "p"}, map[string]string{labelPool: "p", labelInitialized: "true"}
 	for _, tc := range []struct {
 		name        string
