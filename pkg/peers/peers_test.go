@@ -130,11 +130,13 @@ func TestWhoIsActive(t *testing.T) {
 		"one that can't be read":       {lease: record, want: "lease kube-system/theirs: annotation dovetail.sh/scope"},
 		"another of the same Dovetail": {lease: replica},
 	} {
-		w := newWorld(*scope("red"), tc.lease)
+		w := newWorld(*scope("red"))
 		if tc.lease == replica {
-			w.kube = fake.NewClientset(replica)
-			w.Kube = w.kube
+			w.kube = fake.NewClientset(tc.lease)
+		} else {
+			w.kube = fake.NewClientset(tc.lease, lease("ours", nil))
 		}
+		w.Kube = w.kube
 		err := w.Register(t.Context())
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
