@@ -94,7 +94,7 @@ func TestConditionGauges(t *testing.T) {
 	w.claims.put(claim)
 	w.pools.put(&karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "blue"}, Status: karpv1.NodePoolStatus{Conditions: []status.Condition{
 		{Type: "Ready", Status: "True", Reason: "Ready", LastTransitionTime: w.at(-60)}}}})
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{karpv1.NodePoolLabelKey: "blue", string(testClass): "default", karpv1.NodeInitializedLabelKey: "true"}},
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{karpv1.NodePoolLabelKey: "blue", testClass.Key: "default", karpv1.NodeInitializedLabelKey: "true"}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True", Reason: "KubeletReady", LastTransitionTime: w.at(-5)}}}}
 	w.observed.put(node)
 	s := &state{source: w.Source}

@@ -50,12 +50,12 @@ func (p *poolStatus) overlay(ctx context.Context, base *karpv1alpha1.NodeOverlay
 	o := base.DeepCopy()
 	set := o.StatusConditions(status.WithClock(p.clock))
 	by := p.nodeClass.ManagedBy
-	if saidByAnother(set.Get(karpv1alpha1.ConditionTypeValidationSucceeded), by) && by != "" {
+	if foundByAnother(set.Get(karpv1alpha1.ConditionTypeValidationSucceeded), by) && by != "" {
 		return nil // its pools may be others than ours, and two answers would be written in turns
 	}
 	if reason, message := p.overlaid.Problem(o.Name); message != "" {
 		if message = shorten(message); by != "" {
-			message += said(by)
+			message += foundBy(by)
 		}
 		set.SetFalse(karpv1alpha1.ConditionTypeValidationSucceeded, reason, message)
 	} else {

@@ -22,7 +22,7 @@ import (
 //
 //	NodeClaim               the label dovetail.sh/managed-by is its name, or is absent if it has none
 //	NodePool, Provisioner   a profile's nodePoolSelector matches, if it has a name
-//	EC2NodeClass and others all: several pools may use one
+//	node class and others   all: several pools may use one
 
 // SetShared sets a function that returns why a pool with these labels may not be used, because another Dovetail selects it, too, or "".
 // Call it before Run.
@@ -119,10 +119,10 @@ func (p *poolStatus) contested(np *karpv1.NodePool) bool {
 	return why != ""
 }
 
-// said is added to what a Dovetail with a name says of a NodeOverlay, which may be wrong for its pools only.
-func said(by string) string { return fmt.Sprintf(" (found by Dovetail %q)", by) }
+// foundBy is added to what a Dovetail with a name says of a NodeOverlay, which may be wrong for its pools only.
+func foundBy(by string) string { return fmt.Sprintf(" (found by Dovetail %q)", by) }
 
-// saidByAnother reports whether a condition is another Dovetail's: it stands until that one takes it back.
-func saidByAnother(c *status.Condition, ours string) bool {
-	return c != nil && c.IsFalse() && strings.Contains(c.Message, " (found by Dovetail ") && !strings.HasSuffix(c.Message, said(ours))
+// foundByAnother reports whether a condition is another Dovetail's: it stands until that one takes it back.
+func foundByAnother(c *status.Condition, ours string) bool {
+	return c != nil && c.IsFalse() && strings.Contains(c.Message, " (found by Dovetail ") && !strings.HasSuffix(c.Message, foundBy(ours))
 }
