@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -173,4 +175,52 @@ func TestSeveralDovetails(t *testing.T) {
 	if n := len(e.claimsOf("apples")); n != 4 {
 		t.Errorf("%d claims in red's pool, want 4", n)
 	}
+}
+
+// A Dovetail that had no name gets one: its nodes are labelled by hand, and it goes on with them. Without the label they would be nobody's.
+func TestANameIsGiven(t *testing.T) {
+	t.Parallel()
+	e := start(t, func(s *setting) { s.idle, s.mortal = true, true })
+	e.apply(leasesOfSeveral, nodeClass, teamPool("apples", "a"))
+	var err error
+	unnamed := e.severalOptions("", "")
+	unnamed.Config.Profiles()[0]["schedulerName"] = "red"
+	if e.sched, err = e.c.StartScheduler(e.ctx, unnamed); err != nil {
+		t.Fatal(err)
+	}
+	e.pods("apple", 2, "3", "1Gi", scheduler("red"))
+	e.running("apple", 2)
+	e.settled(2)
+	e.sched.Kill()
+	const label = `{"metadata":{"labels":{"dovetail.sh/managed-by":"red"}}}`
+	for _, c := range e.claims() {
+		e.patch(&karpv1.NodeClaim{}, c.Name, label)
+	}
+	for name := range e.nodes() {
+		e.patch(&corev1.Node{}, name, label)
+	}
+	if e.sched, err = e.c.StartScheduler(e.ctx, e.severalOptions("red", "a")); err != nil {
+		t.Fatal(err)
+	}
+	e.pods("more-apple", 1, "3", "1Gi", scheduler("red"))
+	e.running("more-apple", 1)
+	e.collected("red", 3)
+	e.settled(3)
+	if n := e.launches(); n != 3 {
+		t.Errorf("%d instances were launched, want 3", n)
+	}
+	// The claims without tagged instances end theirs, too.
+	for i := range 2 {
+		if err := e.api.Delete(e.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("apple-", i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range e.claims() {
+		if instance := e.launchedBy(""); instance[c.Status.ProviderID[strings.LastIndex(c.Status.ProviderID, "/")+1:]] != "" {
+			if err := e.api.Delete(e.ctx, c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	e.settled(1)
 }
