@@ -191,7 +191,7 @@ func TestANameIsGiven(t *testing.T) {
 	e.pods("apple", 2, "3", "1Gi", scheduler("red"))
 	e.running("apple", 2)
 	e.settled(2)
-	e.sched.Kill()
+	e.sched.Stop() // which releases its lease
 	const label = `{"metadata":{"labels":{"dovetail.sh/managed-by":"red"}}}`
 	for _, c := range e.claims() {
 		e.patch(&karpv1.NodeClaim{}, c.Name, label)
