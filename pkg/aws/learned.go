@@ -139,6 +139,37 @@ func (s *classes) discoveredBy(c *class) discovered {
 	return l
 }
 
+// with returns what is known together with what is recorded, of the images that are in use. Where both differ it is the more careful of
+// the two, and the recorded name: of several Dovetails that record what their own nodes show, none ever takes back what another has written.
+func (l discovered) with(record string) discovered {
+	var r discovered
+	if err := json.Unmarshal([]byte(record), &r); err != nil {
+		return l
+	}
+	if r.NodeName != bootstrap.NameUnknown {
+		l.NodeName = r.NodeName
+	}
+	for image, types := range l.Memory {
+		for name, bytes := range r.Memory[image] {
+			if had, ok := types[name]; !ok || bytes < had {
+				types[name] = bytes
+			}
+		}
+	}
+	if l.Class != r.Class {
+		return l
+	}
+	for image, types := range l.Kept {
+		for name, kept := range r.Kept[image] {
+			if had, ok := types[name]; ok {
+				kept = kept.Most(had)
+			}
+			types[name] = kept
+		}
+	}
+	return l
+}
+
 // put sets an entry of a map of maps.
 func put[V any](m *map[string]map[string]V, first, second string, v V) {
 	if *m == nil {
@@ -165,6 +196,9 @@ func (s *classes) keepLearned(ctx context.Context, c *class, next *time.Time) ti
 	l := s.discoveredBy(c)
 	if l.NodeName == bootstrap.NameUnknown && len(l.Memory)+len(l.Kept) == 0 {
 		return 0
+	}
+	if kept := c.kept.Load(); s.several && kept != nil {
+		l = l.with(*kept)
 	}
 	raw, err := json.Marshal(l)
 	if err != nil {

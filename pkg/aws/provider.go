@@ -83,6 +83,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		reservations: capacityreservation.NewFinder(c.EC2, cfg.Clock, p.counts),
 		cluster:      p.ClusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
 	}, p.bump)
+	p.classes.several = cfg.ManagedBy != ""
 	p.launcher = &launcher{
 		ec2: c.EC2, clock: cfg.Clock, classes: p.classes, catalogue: known, exhausted: p.Memory, addresses: free, counts: p.counts,
 		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.ClusterReader, owner: own,
