@@ -1,7 +1,6 @@
 package aws
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -212,47 +211,6 @@ func TestWhatKubeletsKeepIsLearned(t *testing.T) {
 		case <-deadline:
 			t.Fatalf("with another script: %v, before: %v", shown(w, "m5.large"), before)
 		}
-	}
-}
-
-// Two Dovetails with nodes of the same class that differ a little come to the same record, instead of writing their own in turns.
-func TestWhatSeveralDiscover(t *testing.T) {
-	ours := func(memory int64, cpu int64) discovered {
-		return discovered{NodeName: "private-dns", Class: "hash", Memory: map[string]map[string]int64{"ami": {"m5.large": memory}},
-			Kept: map[string]map[string]reported.Kept{"ami": {"m5.large": {CPU: cpu, Pods: 29}}}}
-	}
-	text := func(l discovered) string {
-		raw, err := json.Marshal(l)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(raw)
-	}
-	red, blue := ours(7, 100), ours(9, 200)
-	blue.Memory["ami"]["c5.large"] = 5
-	blue.Memory["old"] = map[string]int64{"m5.large": 1} // an image that is not in use any more
-	record := text(red.with(text(blue)))
-	if !strings.Contains(record, `"memory":{"ami":{"c5.large":5,"m5.large":7}}`) || strings.Contains(record, "old") {
-		t.Errorf("together they are %s", record)
-	}
-	if merged := red.with(text(blue)).Kept["ami"]["m5.large"]; merged.CPU != 200 || merged.Pods != 29 {
-		t.Errorf("kept %+v", merged)
-	}
-	delete(blue.Memory, "old")
-	if again := text(ours(9, 200).with(record)); again != record {
-		t.Errorf("the other would write %s, and has read %s", again, record)
-	}
-	if again := text(ours(7, 100).with(record)); again != record {
-		t.Errorf("the first would write %s, and has written %s", again, record)
-	}
-	for _, unusable := range []string{"", "v2:", "{}"} {
-		if got := text(ours(7, 100).with(unusable)); got != text(ours(7, 100)) {
-			t.Errorf("with the record %q it is %s", unusable, got)
-		}
-	}
-	of := ours(7, 100)
-	if of.Class = "another"; of.with(record).Kept["ami"]["m5.large"].CPU != 100 {
-		t.Errorf("what kubelets keep with another hash of the class counts: %+v", of.Kept)
 	}
 }
 
