@@ -121,7 +121,7 @@ func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manif
 	if err != nil {
 		return nil, err
 	}
-	settings := offline.Settings{NodeClass: nodeclass.Kind, Legacy: nodeclass.Legacy{}, Clock: clock.RealClock{}, Plan: capacity.Options{Effort: effortOf(defaultBudget)}}
+	settings := offline.Settings{NodeClass: ofAnyone(), Legacy: nodeclass.Legacy{}, Clock: clock.RealClock{}, Plan: capacity.Options{Effort: effortOf(defaultBudget)}}
 	sizes := aws.OfflineConfig{VMMemoryOverheadPercent: f.memoryOverhead}
 	config, err := f.schedulerConfig(installed)
 	switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog/builtin"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
@@ -108,7 +109,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		return f.runOnCluster(cmd)
 	}
 	settings := offline.Settings{
-		NodeClass: nodeclass.Kind, Legacy: nodeclass.Legacy{},
+		NodeClass: ofAnyone(), Legacy: nodeclass.Legacy{},
 		Plan:     capacity.Options{Effort: effortOf(f.budget), IgnorePreferences: f.ignorePreferences},
 		NoVerify: f.noVerify, Explain: f.explain, Clock: clock.RealClock{},
 	}
@@ -248,4 +249,11 @@ func (f *planFlags) print(cmd *cobra.Command, r *offline.Report) error {
 		return r.Explain(out)
 	}
 	return r.Table(out, f.output == "wide")
+}
+
+// ofAnyone is the kind of node classes, with which nodes count as managed whichever Dovetail of the cluster has launched them.
+func ofAnyone() cloudprovider.NodeClassKind {
+	kind := nodeclass.Kind
+	kind.ManagedBy = capacity.Anyone
+	return kind
 }

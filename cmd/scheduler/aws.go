@@ -44,7 +44,7 @@ func configOf(s cloudSettings, region string) aws.Config {
 		overhead = -1 // none; for the provider zero means its default
 	}
 	return aws.Config{
-		Region: region, ClusterName: s.args.ClusterName, ClusterEndpoint: s.args.ClusterEndpoint, ClusterCABundle: s.args.ClusterCABundle,
+		Region: region, ClusterName: s.args.ClusterName, ManagedBy: s.args.Name, ClusterEndpoint: s.args.ClusterEndpoint, ClusterCABundle: s.args.ClusterCABundle,
 		ClusterCIDR: s.args.ClusterCIDR, KubernetesVersion: s.kubernetes, ServerVersion: s.serverVersion, VMMemoryOverheadPercent: overhead,
 		ReservedENIs: s.args.ReservedENIs, PrefixDelegation: s.args.PrefixDelegation, InterruptionQueue: s.args.InterruptionQueue, Hold: s.hold, Synced: s.synced, Clock: s.clock,
 	}

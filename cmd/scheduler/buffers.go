@@ -19,7 +19,7 @@ import (
 func (p *parts) keepBuffers(d *dovetail, profiles []profile, admit func(*corev1.Pod)) {
 	ours := append(names(profiles), provisionFor(profiles)...)
 	p.buffers = buffers.New(buffers.Config{Kube: p.client, Store: p.store, Chunks: p.launch.Chunks, Clock: d.clock, Admit: admit, Hold: p.external.Hold,
-		Ours: func(scheduler string) bool { return slices.Contains(ours, scheduler) },
+		Ours: func(scheduler string) bool { return slices.Contains(ours, scheduler) }, Several: profiles[0].args.Name != "",
 		Class: func(pod *corev1.Pod) (*capacity.Class, error) {
 			_, class, err := d.classes.Successor(pod)
 			return class, err

@@ -92,8 +92,12 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		return err
 	}
 	warn(ctx, cc, profiles)
+	d.cloud.nodeClass.ManagedBy = profiles[0].args.Name
 	p, err := d.adapters(ctx, cc, profiles)
 	if err != nil {
+		return err
+	}
+	if err := p.peers.Check(ctx); err != nil {
 		return err
 	}
 	if err := d.launching(ctx, cc, sched, profiles, p); err != nil {
@@ -141,38 +145,50 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, pro
 	d.controllers.Go(func() { d.run(ctx, "watch for Karpenter", p.external.Run) })
 	d.controllers.Go(func() { p.groups.run(ctx) })
 	d.controllers.Go(func() { p.metrics.listen(ctx) })
+	d.controllers.Go(func() { d.run(ctx, "watch for other Dovetails", p.peers.Run) })
 	whenLeading(ctx, sched, d.clock, func() {
 		d.start.Do(func() {
-			d.controllers.Go(func() { d.run(ctx, "cloud provider", endless(p.provider.Run)) })
-			d.controllers.Go(func() { p.events.Run(ctx) })
-			d.controllers.Go(func() { p.metrics.lead(ctx) })
 			d.controllers.Go(func() {
-				// The scheduler has waited for its own handlers only. A pod that Pending doesn't know when reservations are restored would
-				// lose its own, and another node would be bought for it.
-				if cache.WaitForCacheSync(ctx.Done(), p.synced...) {
-					d.run(ctx, "launcher", endless(p.launch.Launcher.Run))
+				if err := p.peers.Register(ctx); err != nil {
+					d.ended(ctx, err)
+					return
 				}
-			})
-			d.controllers.Go(func() { d.run(ctx, "pool status", p.store.RunStatus) })
-			d.controllers.Go(func() {
-				if p.store.WaitForSync(ctx) {
-					d.run(ctx, "capacity buffers", p.buffers.Run)
-				}
-			})
-			d.controllers.Go(func() {
-				if p.store.WaitForSync(ctx) {
-					d.run(ctx, "provisioning requests", p.requests.Run)
-				}
-			})
-			d.controllers.Go(func() {
-				if p.store.WaitForSync(ctx) {
-					warnOfScores(ctx, profiles, sched, p.store.Client())
-					d.controllers.Go(func() { d.run(ctx, "disruption", p.ending.Run) })
-					d.run(ctx, "lifecycle", p.life.Run)
-				}
+				d.lead(ctx, sched, profiles, p)
 			})
 		})
 	}, p.launch.Launcher.Restored())
+}
+
+// lead runs what only the leader runs.
+func (d *dovetail) lead(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, p *parts) {
+	d.controllers.Go(func() { d.run(ctx, "cloud provider", endless(p.provider.Run)) })
+	d.controllers.Go(func() { p.events.Run(ctx) })
+	d.controllers.Go(func() { p.metrics.lead(ctx) })
+	d.controllers.Go(func() {
+		// The scheduler has waited for its own handlers only. A pod that Pending doesn't know when reservations are restored would
+		// lose its own, and another node would be bought for it.
+		if cache.WaitForCacheSync(ctx.Done(), p.synced...) {
+			d.run(ctx, "launcher", endless(p.launch.Launcher.Run))
+		}
+	})
+	d.controllers.Go(func() { d.run(ctx, "pool status", p.store.RunStatus) })
+	d.controllers.Go(func() {
+		if p.store.WaitForSync(ctx) {
+			d.run(ctx, "capacity buffers", p.buffers.Run)
+		}
+	})
+	d.controllers.Go(func() {
+		if p.store.WaitForSync(ctx) {
+			d.run(ctx, "provisioning requests", p.requests.Run)
+		}
+	})
+	d.controllers.Go(func() {
+		if p.store.WaitForSync(ctx) {
+			warnOfScores(ctx, profiles, sched, p.store.Client())
+			d.controllers.Go(func() { d.run(ctx, "disruption", p.ending.Run) })
+			d.run(ctx, "lifecycle", p.life.Run)
+		}
+	})
 }
 
 // asJSON returns the configuration of a client for custom resources: they have no protobuf encoding, which the scheduler's own client uses.
@@ -194,10 +210,14 @@ func asOurselves(cfg *rest.Config) *rest.Config {
 // no controller drains or collects. A new process, or the next leader, starts all of them.
 func (d *dovetail) run(ctx context.Context, name string, f func(context.Context) error) {
 	err := f(ctx)
+	d.ended(ctx, fmt.Errorf("%s has stopped: %w", name, cmp.Or(err, errEnded)))
+}
+
+// ended ends the process because of err, unless ctx has ended.
+func (d *dovetail) ended(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	err = fmt.Errorf("%s has stopped: %w", name, cmp.Or(err, errEnded))
 	klog.FromContext(ctx).Error(err, "A part of Dovetail has stopped; the process ends")
 	if d.end != nil {
 		d.end(err)

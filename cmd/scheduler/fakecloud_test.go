@@ -79,7 +79,7 @@ func TestFakeCloud(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if label := string(fakecloud.Kind.Label()); !strings.HasPrefix(node.Spec.ProviderID, "fake://") || node.Labels[karpv1.NodePoolLabelKey] != "main" || node.Labels[label] != "main" {
+		if label := fakecloud.Kind.Label().Key; !strings.HasPrefix(node.Spec.ProviderID, "fake://") || node.Labels[karpv1.NodePoolLabelKey] != "main" || node.Labels[label] != "main" {
 			t.Errorf("provider ID %s, labels %v", node.Spec.ProviderID, node.Labels)
 		}
 

@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/brake"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/peers"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/podevents"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
@@ -42,6 +43,7 @@ type parts struct {
 	client   kubernetes.Interface
 	store    *store.Store
 	external *karpenter.ExternalController
+	peers    *peers.Peers
 	provider cloudprovider.Provider
 	groups   *gangs
 	pending  *pending.Pods
@@ -76,6 +78,8 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 		return nil, err
 	}
 	d.binding(profiles, cc.InformerFactory)
+	p.peers = newPeers(client, d.clock, cc, profiles, p.store)
+	p.store.SetShared(p.peers.Shared)
 	p.store.SetHold(p.external.Hold)
 	p.store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
 	provider, err := d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server,
@@ -221,6 +225,7 @@ func (p *parts) connect(ctx context.Context) {
 		}
 	})
 	p.store.OnPool(func() { p.provider.OfferDedicated(dedicatedClasses(p.store)) })
+	p.peers.OnChange(p.store.SharedChanged)
 	p.external.OnChange(p.launch.Ownership.HoldChanged)
 	p.external.OnChange(p.provider.HoldChanged)
 	p.store.OnNodeClass(func(nc status.Object, gone bool) {

@@ -80,6 +80,9 @@ func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.
 		return nil, fmt.Errorf("leaderElection.resourceName: %q is the cluster's own scheduler's lease, and no profile is called %s: "+
 			"a second scheduler that waits for it would wait for ever; give it a lease of its own", upstreamLease, corev1.DefaultSchedulerName)
 	}
+	if name := out[0].args.Name; name != "" && !cfg.LeaderElection.LeaderElect {
+		return nil, fmt.Errorf("leaderElection.leaderElect: must be true: on its lease, Dovetail %q tells others what it manages (%s arguments: name)", name, provision.Name)
+	}
 	return out, nil
 }
 

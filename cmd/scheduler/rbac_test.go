@@ -65,6 +65,25 @@ func TestCapacityBuffersMayBeRead(t *testing.T) {
 	}
 }
 
+// What a Dovetail manages is written on its lease, and read on those of others, in any namespace.
+func TestLeasesMayBeReadAndMarked(t *testing.T) {
+	for folder, lease := range map[string]string{"replace": "kube-scheduler", "secondary": "dovetail-scheduler"} {
+		files, err := manifests.Folder(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster, own := rules(files)
+		for _, verb := range []string{"get", "list", "watch"} {
+			if !may(cluster, verb, "coordination.k8s.io", "leases", "") {
+				t.Errorf("%s: may not %s leases", folder, verb)
+			}
+		}
+		if !may(own, "patch", "coordination.k8s.io", "leases", lease) || may(cluster, "patch", "coordination.k8s.io", "leases", "another") {
+			t.Errorf("%s: must be allowed to patch its own lease, and no other", folder)
+		}
+	}
+}
+
 // Controllers of pods are watched, so that their pods are expected before they exist. A kind that may not be watched would keep the scheduler
 // from starting: it waits until all informers have their lists.
 func TestControllersOfPodsMayBeWatched(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 func (p *parts) answerRequests(d *dovetail, profiles []profile, admit func(*corev1.Pod)) {
 	ours := names(profiles)
 	p.requests = provisioningrequest.New(provisioningrequest.Config{Kube: p.client, Store: p.store, Bookings: p.launch.Bookings, Clock: d.clock, Admit: admit,
-		Hold: p.external.Hold, Ours: func(scheduler string) bool { return slices.Contains(ours, scheduler) },
+		Hold: p.external.Hold, Several: profiles[0].args.Name != "", Ours: func(scheduler string) bool { return slices.Contains(ours, scheduler) },
 		Class: func(pod *corev1.Pod) (*capacity.Class, error) {
 			_, class, err := d.classes.Successor(pod)
 			return class, err

@@ -126,6 +126,9 @@ var Rules = []Rule{
 	{"pkg/bookings", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "requests come in as values, plans and launches are interfaces"},
 	{"pkg/bookings", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins", "pkg/provisioningrequest"), "it proposes; who carries it out imports it"},
 
+	{"pkg/peers", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "it reads leases; labels of pools come in as values"},
+	{"pkg/peers", append(own("pkg/aws", "pkg/karpenter", "pkg/capacity", "pkg/cloudprovider", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), launching...), "it says whether we may act, and nothing about what is done"},
+
 	{"pkg/observe", own("pkg", "plugins"), "it knows no kind of object"},
 	{"pkg/poolmetrics", append(own("pkg", "plugins"), clientGo, awsSDK, karpTypes), "all parts have metrics by pool, so it leans on none of them"},
 	{"pkg/karpentermetrics", append(own("pkg/aws", "pkg/karpenter", "pkg/capacity", "pkg/cloudprovider", "pkg/simulate", "pkg/lifecycle", "pkg/disruption", "plugins"), append(launching, clientGo, awsSDK, karpTypes)...), "all parts count in it, so it leans on none of them"},

@@ -27,6 +27,8 @@ type classes struct {
 	reported *reported.Nodes
 	// changed is called when what a class can run may differ from before. It is called without a lock.
 	changed func()
+	// several: other Dovetails may use the classes, too.
+	several bool
 
 	mu     sync.Mutex
 	byName map[string]*class

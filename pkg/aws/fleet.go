@@ -158,7 +158,7 @@ func (l *launcher) configs(ctx context.Context, r *resolved, w *capacity.LaunchB
 		}
 		all.Go(func() error {
 			data, err := r.family.UserData(&r.class.Spec, j, bootstrap.Node{
-				Cluster: string(l.owner), MaxPods: g.maxPods, Labels: batchLabels(w), Taints: bootTaints(w),
+				Cluster: l.owner.Cluster, MaxPods: g.maxPods, Labels: batchLabels(w, l.owner.ManagedBy), Taints: bootTaints(w),
 				KubeReserved: g.reserved,
 			})
 			if err != nil {
@@ -195,13 +195,16 @@ func ranksOf(w *capacity.LaunchBatch) []*float64 {
 }
 
 // batchLabels returns the labels that a kubelet of the launch batch registers with if its Node object is missing.
-func batchLabels(w *capacity.LaunchBatch) map[string]string {
+func batchLabels(w *capacity.LaunchBatch, managedBy string) map[string]string {
 	labels := bootLabels(w.Labels)
 	labels[karpv1.CapacityTypeLabelKey] = w.CapacityType
 	if w.Pool != "" {
 		labels[karpv1.NodePoolLabelKey] = w.Pool
 	}
 	labels[ec2nc.LabelNodeClass] = w.NodeClass
+	if delete(labels, objects.LabelManagedBy); managedBy != "" {
+		labels[objects.LabelManagedBy] = managedBy
+	}
 	return labels
 }
 

@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/instanceprofile"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	sim "github.com/dovetail-scheduler/dovetail/test/ec2"
@@ -28,7 +29,7 @@ func careless(t *testing.T) *world {
 }
 
 // ownProfiles names the profiles of the tests' cluster.
-var ownProfiles = instanceprofile.New(nil, nil, "films", "us-west-2", nil)
+var ownProfiles = instanceprofile.New(nil, nil, ownership.Owner{Cluster: "films"}, "us-west-2", nil)
 
 func (w *world) profiles() []string {
 	w.t.Helper()
@@ -116,6 +117,73 @@ func TestOtherClustersThingsAreLeftAlone(t *testing.T) {
 	if got, err := w.List(w.ctx); err != nil || len(got) != 1 {
 		t.Errorf("%d of its own are listed, %v", len(got), err)
 	}
+}
+
+// Of several Dovetails in a cluster each lists, and so collects, only the instances and the templates that it has launched and created itself,
+// with a name or without one. A profile that is in use is in use, whoever launched the instance.
+func TestWhatAnotherDovetailLaunchedIsLeftAlone(t *testing.T) {
+	w := careless(t)
+	named := func(name string, later time.Duration) *Provider {
+		p, err := New(Config{Region: "us-west-2", ClusterName: "films", ManagedBy: name, Clock: clocktesting.NewFakeClock(time.Now().Add(later))}, w.clients)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	w.SetNodeClass(nodeClass())
+	w.types("default")
+	red := *w.launcher
+	red.owner = ownership.Owner{Cluster: "films", ManagedBy: "red"}
+	launched := map[string]string{}
+	for name, l := range map[string]*launcher{"": w.launcher, "red": &red} {
+		v := newBatch("token-"+name, "on-demand", 1, offer("m5.large", "a", "on-demand"))
+		var err error
+		if v.Request, err = l.Prepare(w.ctx, v); err != nil {
+			t.Fatal(err)
+		}
+		res, err := l.Launch(w.ctx, v)
+		if err != nil || len(res.Instances) != 1 {
+			t.Fatal(res, err)
+		}
+		launched[name] = res.Instances[0].ID
+	}
+	for _, name := range []string{"", "red", "blue"} {
+		p := named(name, 2*time.Hour)
+		got, err := p.List(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		if id, ok := launched[name]; ok {
+			want = []string{id}
+		}
+		if ids := idsOf(got); !slices.Equal(ids, want) {
+			t.Errorf("%q lists %v, want %v", name, ids, want)
+		}
+		for other := range launched {
+			found, err := p.FindBatch(w.ctx, "token-"+other)
+			if err != nil || (len(found) == 1) != (other == name) {
+				t.Errorf("%q finds %d instances launched by %q, %v", name, len(found), other, err)
+			}
+		}
+	}
+	before := len(w.sim.Calls("DeleteLaunchTemplate"))
+	for i, name := range []string{"blue", "red", ""} {
+		p := named(name, 2*time.Hour)
+		if err := p.templates.RemoveUnused(w.ctx, p.cfg.TidyEvery); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.sim.Calls("DeleteLaunchTemplate")) - before; n != i {
+			t.Errorf("%d templates are removed when %q has looked for its own, want %d", n, name, i)
+		}
+	}
+}
+
+func idsOf(of []capacity.Instance) (ids []string) {
+	for i := range of {
+		ids = append(ids, of[i].ID)
+	}
+	return ids
 }
 
 // operated is an account whose instances are all managed by EKS Auto Mode.

@@ -114,13 +114,17 @@ func (l *instances) List(ctx context.Context) ([]capacity.Instance, error) {
 	return all, err
 }
 
-// owned returns the instances of this cluster that the filters select and that satisfy is by their own tags. Some of them will be
+// owned returns the instances of this Dovetail that the filters select and that satisfy is by their own tags. Some of them will be
 // terminated because of this answer, so the filters alone are not trusted. Instances managed by a service, such as EKS Auto Mode,
 // belong to the service whatever their tags, and are left out.
 func (l *instances) owned(ctx context.Context, is func(*capacity.Instance) bool, filters ...ec2types.Filter) ([]capacity.Instance, error) {
-	found, err := l.describe(ctx, append(filters, l.owner.Filter())...)
+	filters = append(filters, l.owner.Filter())
+	if l.owner.ManagedBy != "" {
+		filters = append(filters, sdk.Filter("tag:"+objects.TagManagedBy, l.owner.ManagedBy))
+	}
+	found, err := l.describe(ctx, filters...)
 	return slices.DeleteFunc(found, func(i capacity.Instance) bool {
-		return i.Tags[l.owner.Tag()] != ownership.Owned || i.Operator != "" || !is(&i)
+		return i.Tags[l.owner.Tag()] != ownership.Owned || i.Operator != "" || !l.owner.Own(i.Tags) || !is(&i)
 	}), sdk.Wrap(err, "describing instances")
 }
 

@@ -14,18 +14,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// discovered is what the nodes of a class have shown of themselves and nobody publishes: the value of objects.AnnotationLearned.
-type discovered struct {
-	// NodeName is the form of their names.
-	NodeName bootstrap.NameForm `json:"nodeName,omitempty"`
-	// Memory is the capacity in bytes by image and instance type, for images that the class uses now.
-	Memory map[string]map[string]int64 `json:"memory,omitempty"`
-	// Kept is what kubelets keep from pods, by image and instance type, where user data doesn't tell it. Class is the hash of the class
-	// that it holds for.
-	Class string                              `json:"class,omitempty"`
-	Kept  map[string]map[string]reported.Kept `json:"kept,omitempty"`
-}
-
 // ObserveNode learns from a registered node. It doesn't block.
 func (s *classes) ObserveNode(n cloudprovider.RegisteredNode) {
 	news := s.reported.See(reported.Node{
@@ -86,7 +74,7 @@ func (s *classes) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	if raw == "" {
 		return
 	}
-	var l discovered
+	var l reported.Record
 	if err := json.Unmarshal([]byte(raw), &l); err != nil {
 		return // not our JSON: it is learned again and overwritten
 	}
@@ -111,8 +99,8 @@ func (s *classes) remember(c *class, nc *ec2nc.EC2NodeClass) {
 }
 
 // discoveredBy returns what is known of the class and worth recording.
-func (s *classes) discoveredBy(c *class) discovered {
-	l := discovered{}
+func (s *classes) discoveredBy(c *class) reported.Record {
+	l := reported.Record{}
 	if seen := c.nodeName.Load(); seen != nil {
 		l.NodeName = *seen
 	}
@@ -165,6 +153,9 @@ func (s *classes) keepLearned(ctx context.Context, c *class, next *time.Time) ti
 	l := s.discoveredBy(c)
 	if l.NodeName == bootstrap.NameUnknown && len(l.Memory)+len(l.Kept) == 0 {
 		return 0
+	}
+	if kept := c.kept.Load(); s.several && kept != nil {
+		l = l.With(*kept)
 	}
 	raw, err := json.Marshal(l)
 	if err != nil {

@@ -69,7 +69,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		return nil, errors.New("AWS provider: a client is missing: that of the interruption queue")
 	}
 	p := &Provider{cfg: cfg, clock: cfg.Clock}
-	own, free := ownership.Owner(cfg.ClusterName), network.NewAddresses()
+	own, free := ownership.Owner{Cluster: cfg.ClusterName, ManagedBy: cfg.ManagedBy}, network.NewAddresses()
 	known := catalog.NewCache(cfg.catalogue(), cfg.Clock, c.EC2, c.Pricing, p.bump)
 	p.catalogue = known
 	p.counts = capacityreservation.NewCounts(p.bump)
@@ -83,6 +83,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		reservations: capacityreservation.NewFinder(c.EC2, cfg.Clock, p.counts),
 		cluster:      p.ClusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
 	}, p.bump)
+	p.classes.several = cfg.ManagedBy != ""
 	p.launcher = &launcher{
 		ec2: c.EC2, clock: cfg.Clock, classes: p.classes, catalogue: known, exhausted: p.Memory, addresses: free, counts: p.counts,
 		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.ClusterReader, owner: own,

@@ -181,6 +181,20 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// Where there are several Dovetails, the one that plans for pods of the template's scheduler answers a buffer; the others say nothing about it.
+func TestAnotherDovetailsBuffer(t *testing.T) {
+	for scheduler, ours := range map[string]bool{"other": false, "ours": true} {
+		w := newWorld(podTemplate(func(t *corev1.PodTemplateSpec) { t.Spec.SchedulerName = scheduler }))
+		w.Several = true
+		r, err := w.resolution(t.Context(), buffer(func(s *autoscalingv1beta1.CapacityBufferSpec) {
+			s.PodTemplateRef, s.Replicas = &autoscalingv1beta1.LocalObjectRef{Name: "t"}, ptr.To[int32](1)
+		}))
+		if err != nil || (r != nil) != ours || ours && r.class == nil {
+			t.Errorf("a buffer for pods of %s: %+v, %v", scheduler, r, err)
+		}
+	}
+}
+
 // A chunk is like a pod of the template, without what only a pod can have.
 func TestChunkPod(t *testing.T) {
 	pod := chunkPod(buffer(func(*autoscalingv1beta1.CapacityBufferSpec) {}), ptr.To(template(func(t *corev1.PodTemplateSpec) {

@@ -42,6 +42,8 @@ type Config struct {
 	Clock  clock.WithTicker
 	// Ours reports whether pods of that scheduler are planned for.
 	Ours func(scheduler string) bool
+	// Several: other Dovetails may plan for pods of other schedulers, and answer their buffers.
+	Several bool
 	// Admit changes a pod as the API server's admission does.
 	Admit func(*corev1.Pod)
 	// Class returns the class of a pod; the error says why none can be planned for.

@@ -53,7 +53,7 @@ type source struct {
 	replicas int32
 }
 
-// resolution resolves a buffer. An error means that the API server gave no answer.
+// resolution resolves a buffer. Nil: another Dovetail does. An error means that the API server gave no answer.
 func (c *Controller) resolution(ctx context.Context, b *autoscalingv1beta1.CapacityBuffer) (*resolution, error) {
 	if why := karpenter.Malformed(b); why != "" {
 		return refused(karpenter.ReasonMalformed, "%s", why), nil
@@ -72,6 +72,9 @@ func (c *Controller) resolution(ctx context.Context, b *autoscalingv1beta1.Capac
 	admission.Default(pod)
 	c.Admit(pod)
 	if !c.Ours(pod.Spec.SchedulerName) {
+		if c.Several {
+			return nil, nil
+		}
 		return refused(reasonFailed, "%s: pods of its schedulerName, %q, are not planned for here", from.field, pod.Spec.SchedulerName), nil
 	}
 	class, err := c.Class(pod)

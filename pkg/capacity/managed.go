@@ -18,15 +18,24 @@ const (
 // labelComputeType is "auto" on the nodes of EKS Auto Mode.
 const labelComputeType = "eks.amazonaws.com/compute-type"
 
-// NodeClassLabel is the label with the name of a node's node class. Its form is GROUP/KIND, so each provider has its own.
-type NodeClassLabel string
+// NodeClassLabel says by which labels a Node is known to be ours.
+type NodeClassLabel struct {
+	// Key is the label with the name of a node's node class. Its form is GROUP/KIND, so each provider has its own.
+	Key string
+	// ManagedBy is the name of this Dovetail, which its nodes have as the label dovetail.sh/managed-by; empty: it has none, and they have no
+	// such label. Anyone: nodes of every Dovetail count.
+	ManagedBy string
+}
 
-// Managed reports whether the Node was made for a NodeClaim of this cluster's Dovetail: it has a pool's label or, if the claim has none,
+// Anyone is a value of ManagedBy for programs that look at a cluster and change nothing. No Dovetail can have this name.
+const Anyone = "*"
+
+// Managed reports whether the Node was made for a NodeClaim of this Dovetail: it has a pool's label or, if the claim has none,
 // the claim as an owner. Nothing else decides this. Nodes of another provider are unmanaged, although EKS Auto Mode and others use the
-// same labels and owners: nothing is written to them, they are never terminated, and nothing waits for them. (pkg/karpenter's cache
-// excludes their NodePools and NodeClaims.)
+// same labels and owners, and so are those of another Dovetail: nothing is written to them, they are never terminated, and nothing waits
+// for them. (pkg/karpenter's cache excludes their NodePools and NodeClaims.)
 func (l NodeClassLabel) Managed(node *corev1.Node) bool {
-	if l.OfAnotherProvider(node) {
+	if l.OfAnotherProvider(node) || l.ManagedBy != Anyone && node.Labels[objects.LabelManagedBy] != l.ManagedBy {
 		return false
 	}
 	if _, pool := node.Labels[LabelNodePool]; pool {
@@ -43,7 +52,7 @@ func (l NodeClassLabel) Managed(node *corev1.Node) bool {
 // OfAnotherProvider reports whether the Node has the label of another provider's node class, or belongs to EKS Auto Mode, whose nodes may
 // not have that label yet.
 func (l NodeClassLabel) OfAnotherProvider(node *corev1.Node) bool {
-	if _, own := node.Labels[string(l)]; own {
+	if _, own := node.Labels[l.Key]; own {
 		return false
 	}
 	if node.Labels[labelComputeType] == "auto" {

@@ -40,11 +40,13 @@ type NodeClassKind struct {
 	RepairPolicies []RepairPolicy
 	// ArgsField is the field of a profile's arguments that contains node classes.
 	ArgsField string
+	// ManagedBy is the name of the Dovetail that uses the kind, if there are several in the cluster. It isn't the cloud's: cmd sets it.
+	ManagedBy string
 }
 
-// Label is the label with the name of the class, on NodeClaims and Nodes.
+// Label is the label with the name of the class, on NodeClaims and Nodes, and whose they are.
 func (k *NodeClassKind) Label() capacity.NodeClassLabel {
-	return capacity.NodeClassLabel(karpv1.NodeClassLabelKey(k.GroupKind()))
+	return capacity.NodeClassLabel{Key: karpv1.NodeClassLabelKey(k.GroupKind()), ManagedBy: k.ManagedBy}
 }
 
 // List is a list of API objects.

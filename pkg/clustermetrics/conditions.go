@@ -182,7 +182,7 @@ func (c *Conditions) labels(k *observedKind, o client.Object) []string {
 		key := ""
 		switch name {
 		case karpentermetrics.ClassLabel:
-			key = string(c.class)
+			key = c.class.Key
 		case karpentermetrics.PoolLabel:
 			key = karpv1.NodePoolLabelKey
 		case karpentermetrics.InitializedLabel:

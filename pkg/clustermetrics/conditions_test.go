@@ -64,7 +64,7 @@ type observedWorld struct {
 	start                                     time.Time
 }
 
-const testClass = capacity.NodeClassLabel("karpenter.k8s.aws/ec2nodeclass")
+var testClass = capacity.NodeClassLabel{Key: "karpenter.k8s.aws/ec2nodeclass"}
 
 func newObservedWorld(t testing.TB) *observedWorld {
 	t.Helper()
@@ -79,7 +79,7 @@ func newObservedWorld(t testing.TB) *observedWorld {
 
 // claim returns a NodeClaim of a pool whose condition Registered has a status since so many seconds after the start.
 func (w *observedWorld) claim(pool string, is metav1.ConditionStatus, reason string, since int) *karpv1.NodeClaim {
-	return &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: types.UID(pool), Labels: map[string]string{karpv1.NodePoolLabelKey: pool, string(testClass): "default"}},
+	return &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: types.UID(pool), Labels: map[string]string{karpv1.NodePoolLabelKey: pool, testClass.Key: "default"}},
 		Status: karpv1.NodeClaimStatus{Conditions: []status.Condition{{Type: "Registered", Status: is, Reason: reason, LastTransitionTime: w.at(since)}}}}
 }
 
@@ -101,7 +101,7 @@ func TestConditionGauges(t *testing.T) {
 	w.claims.put(claim)
 	w.pools.put(&karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "blue"}, Status: karpv1.NodePoolStatus{Conditions: []status.Condition{
 		{Type: "Ready", Status: "True", Reason: "Ready", LastTransitionTime: w.at(-60)}}}})
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{karpv1.NodePoolLabelKey: "blue", string(testClass): "default", karpv1.NodeInitializedLabelKey: "true"}},
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{karpv1.NodePoolLabelKey: "blue", testClass.Key: "default", karpv1.NodeInitializedLabelKey: "true"}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True", Reason: "KubeletReady", LastTransitionTime: w.at(-5)}}}}
 	w.observed.put(node)
 	buffer := w.buffer("spare", "True", "Ready", -40)

@@ -1,6 +1,7 @@
 package karpenter
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,11 @@ func (all Profiles) PoolFor(np *karpv1.NodePool, class schema.GroupKind) *capaci
 		p.Unready = NameForUser(np) + ": no profile selects it (nodePoolSelector)"
 	}
 	return p
+}
+
+// Selects reports whether a profile selects pools with these labels.
+func (of Profiles) Selects(labels map[string]string) bool {
+	return slices.ContainsFunc(of, func(p Profile) bool { return p.Selects == nil || p.Selects(labels) })
 }
 
 // schedulers returns the names of the profiles that may launch nodes in the pool, nil for all of them; some is false when none may.

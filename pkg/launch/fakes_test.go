@@ -132,7 +132,7 @@ func (w *world) build() {
 	w.informers, w.namespaces = f, f.Core().V1().Namespaces().Informer().GetStore()
 	w.parts = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
 		Spare: func(string) (wanted, known bool) { return w.spare.Load(), true },
-		Clock: w.clock, Reservations: w.reservations, Cloud: w, NodeClass: "karpenter.k8s.aws/ec2nodeclass", Claims: w, World: w, Recheck: w, Planner: current{w}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
+		Clock: w.clock, Reservations: w.reservations, Cloud: w, NodeClass: capacity.NodeClassLabel{Key: "karpenter.k8s.aws/ec2nodeclass"}, Claims: w, World: w, Recheck: w, Planner: current{w}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
 		Pending: pods, Owners: owners, Spending: guarding, Gangs: w.gangs, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
 	w.launcher, w.pending, w.spending = w.parts.Launcher, pods, guarding

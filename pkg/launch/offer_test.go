@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 func TestRoomier(t *testing.T) {
@@ -50,7 +52,7 @@ func TestComingUp(t *testing.T) {
 	node := func(labels map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels}}
 	}
-	states := nodeStates{nodeClass: "karpenter.k8s.aws/ec2nodeclass"}
+	states := nodeStates{nodeClass: capacity.NodeClassLabel{Key: "karpenter.k8s.aws/ec2nodeclass"}}
 	ours, up := map[string]string{labelPool: "p"}, map[string]string{labelPool: "p", labelInitialized: "true"}
 	for _, tc := range []struct {
 		name        string

@@ -91,7 +91,7 @@ type world struct {
 }
 
 // ownClass is the label of the node classes.
-const ownClass capacity.NodeClassLabel = "karpenter.k8s.aws/ec2nodeclass"
+var ownClass = capacity.NodeClassLabel{Key: "karpenter.k8s.aws/ec2nodeclass"}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()

@@ -89,6 +89,9 @@ const (
 	// AnnotationUnread on a NodeClaim and its Node is written when it is launched: "true" if what starts the kubelet can't be read, so that
 	// no pod is bound before it has registered. Internal.
 	AnnotationUnread = "dovetail.sh/user-data-unread"
+	// AnnotationScope on the Lease of a Dovetail's leader election is written when a replica begins to lead, and read by other Dovetails
+	// before they act: which schedulers' pods, node pools and queue are its own, peers.Scope as JSON. Internal.
+	AnnotationScope = "dovetail.sh/scope"
 	// AnnotationUndeclaredStartupTaints on a NodePool is written and read by the pool status controller: the taints that fresh nodes get
 	// and the pool doesn't declare, []capacity.UndeclaredTaint as JSON. Internal.
 	AnnotationUndeclaredStartupTaints = "dovetail.sh/undeclared-startup-taints"
@@ -120,6 +123,15 @@ const (
 // LabelSchedule on a Namespace is written by its owner and read by the admission policy of manifests/secondary/optional: "true" has pods
 // that name no scheduler scheduled by Dovetail. Stable.
 const LabelSchedule = "dovetail.sh/schedule"
+
+// LabelManagedBy on a NodeClaim and its Node is written by a Dovetail with a name: the name. It is written on a NodeClaim by its author, too, if the author wants that Dovetail to launch it. Every Dovetail reads it: objects with
+// another name than its own, or with a name if it has none, are another Dovetail's. On the Lease of its leader election it is written when
+// a replica begins to lead, by a Dovetail without a name with an empty value. Stable.
+const LabelManagedBy = "dovetail.sh/managed-by"
+
+// TagManagedBy on what a launch creates in EC2 (instances, volumes, fleets, launch templates) is written by a Dovetail with a name: the name.
+// Every Dovetail reads it before it collects what nobody uses. Stable.
+const TagManagedBy = "dovetail.sh/managed-by"
 
 // TagLaunchBatch on EC2 instances, volumes and fleets is written by the launch and read by whoever looks for the instances of a launch batch
 // whose answer was lost: its token. Internal.

@@ -39,6 +39,9 @@ type Config struct {
 	Clock    clock.WithTicker
 	// Ours reports whether pods of that scheduler are scheduled here.
 	Ours func(scheduler string) bool
+	// Several: other Dovetails may schedule pods of other schedulers, and answer requests for them. A request is answered by the one that
+	// schedules the pods of its first pod set.
+	Several bool
 	// Admit changes a pod as the API server's admission does.
 	Admit func(*corev1.Pod)
 	// Class returns the class of a pod; the error says why none can be planned for.
@@ -153,6 +156,9 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 		}
 		if r.problem == "" {
 			resolved[pr.UID] = r
+		}
+		if r.others {
+			continue
 		}
 		state := states[pr.UID]
 		changed, keep := r.answer(pr, state, now)

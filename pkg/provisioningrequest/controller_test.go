@@ -257,6 +257,29 @@ func TestRequestsThatTheLastLeaderAnswered(t *testing.T) {
 	}
 }
 
+// Where there are several Dovetails, a request is answered by the one that schedules the pods of its first pod set. It refuses pods of others.
+func TestAnotherDovetailsRequest(t *testing.T) {
+	theirs := func(s *corev1.PodSpec) { s.SchedulerName = "theirs" }
+	two := func(first, second string) func(*provisioningv1.Spec) {
+		return func(s *provisioningv1.Spec) {
+			s.PodSets = []provisioningv1.PodSet{{PodTemplateRef: provisioningv1.Reference{Name: first}, Count: 1}, {PodTemplateRef: provisioningv1.Reference{Name: second}, Count: 1}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		first, second string
+		answered      bool
+	}{"all theirs": {"b", "b", false}, "the first is theirs": {"b", "a", false}, "the second is theirs": {"a", "b", true}, "all ours": {"a", "a", true}} {
+		w := newWorld(request(provisioningv1.ClassCheckCapacity, two(tc.first, tc.second)), podTemplate("a", "1"), podTemplate("b", "1", theirs))
+		w.Several = true
+		if got := w.is(bookings.State{}); (len(got) > 0) != tc.answered {
+			t.Errorf("%s: conditions %v", name, got)
+		}
+		if ours := tc.second == "a" && tc.answered; (len(w.set) > 0) != ours {
+			t.Errorf("%s: %d requests are booked", name, len(w.set))
+		}
+	}
+}
+
 // Requests of other classes are others' business, and a write that fails is made again.
 func TestWhoseRequestItIs(t *testing.T) {
 	w := newWorld(request("queued-provisioning.example.com"), podTemplate("worker", "1"))

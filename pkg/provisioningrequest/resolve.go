@@ -24,6 +24,7 @@ type resolution struct {
 	noRetry bool
 	valid   time.Duration // for how long capacity is looked for
 	problem string        // why it gets none
+	others  bool          // another Dovetail answers it
 }
 
 func refused(format string, args ...any) *resolution {
@@ -66,6 +67,9 @@ func (c *Controller) resolve(ctx context.Context, pr *provisioningv1.Provisionin
 		pod := podOf(pr, &t.Template)
 		admission.Default(pod)
 		c.Admit(pod)
+		if c.Several && i == 0 && !c.Ours(pod.Spec.SchedulerName) {
+			return &resolution{others: true}, nil
+		}
 		if !c.Ours(pod.Spec.SchedulerName) {
 			return refused("%s: pods of its schedulerName, %q, are not scheduled here", field, pod.Spec.SchedulerName), nil
 		}

@@ -44,6 +44,9 @@ type Args struct {
 	// DefaultInstanceProfile is the instance profile of Provisioners and AWSNodeTemplates that name none.
 	DefaultInstanceProfile string `json:"defaultInstanceProfile,omitempty"`
 
+	// Name tells this Dovetail from others in the cluster. It needs a NodePoolSelector in each profile then; empty: it is the only one.
+	Name string `json:"name,omitempty"`
+
 	// NodePools and EC2NodeClasses belong to this profile alone, in addition to the cluster's objects of these kinds.
 	NodePools      []Inline `json:"nodePools,omitempty"`
 	EC2NodeClasses []Inline `json:"ec2NodeClasses,omitempty"`
@@ -247,6 +250,7 @@ func (a *Args) validate() field.ErrorList {
 	if a.ReservedENIs < 0 {
 		errs = append(errs, field.Invalid(path("reservedENIs"), a.ReservedENIs, "is a number of network interfaces"))
 	}
+	errs = append(errs, a.validateName()...)
 	errs = append(errs, a.validateCluster()...)
 	errs = append(errs, a.validateMetrics()...)
 	errs = append(errs, a.validatePlan()...)

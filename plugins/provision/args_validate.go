@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -56,6 +57,26 @@ func (a *Args) validateCluster() (errs field.ErrorList) {
 	}
 	if _, err := netip.ParsePrefix(a.ClusterCIDR); a.ClusterCIDR != "" && err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("clusterCIDR"), a.ClusterCIDR, "must be a network like 10.100.0.0/16"))
+	}
+	return errs
+}
+
+// validateName checks what a Dovetail needs that isn't the only one. What belongs to it is marked with its name, and only objects have labels
+// that others can see.
+func (a *Args) validateName() (errs field.ErrorList) {
+	if a.Name == "" {
+		return nil
+	}
+	for _, msg := range validation.IsDNS1123Label(a.Name) {
+		errs = append(errs, field.Invalid(field.NewPath("name"), a.Name, msg))
+	}
+	if a.NodePoolSelector == nil {
+		errs = append(errs, field.Required(field.NewPath("nodePoolSelector"), "with a name it says which NodePools and Provisioners are this Dovetail's"))
+	}
+	for name, inline := range map[string][]Inline{"nodePools": a.NodePools, "ec2NodeClasses": a.EC2NodeClasses} {
+		if len(inline) > 0 {
+			errs = append(errs, field.Forbidden(field.NewPath(name), "with a name, pools and classes must be objects: other Dovetails don't know those of our arguments"))
+		}
 	}
 	return errs
 }

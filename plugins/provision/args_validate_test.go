@@ -57,6 +57,10 @@ func TestInvalidArgs(t *testing.T) {
 		{"a surcharge by both names", "nodeSurcharge", `0.1,"nodeSurchargeDollarsPerHour":0.2`, "nodeSurcharge: Forbidden"},
 		{"a family for nothing", "priceFactors", `{"m6g":0}`, "priceFactors[m6g]: Invalid value: 0"},
 		{"a type instead of a family", "priceFactors", `{"m6g.large":1}`, "priceFactors[m6g.large]: Invalid value"},
+		{"a name that is no label", "name", `"Red","nodePoolSelector":{}`, `name: Invalid value: "Red"`},
+		{"a name without a selector", "name", `"red"`, "nodePoolSelector: Required value: with a name"},
+		{"a name and pools of the arguments", "name", `"red","nodePoolSelector":{},"nodePools":[{"name":"x"}]`, "nodePools: Forbidden: with a name"},
+		{"a name and classes of the arguments", "name", `"red","nodePoolSelector":{},"ec2NodeClasses":[{"name":"x"}]`, "ec2NodeClasses: Forbidden: with a name"},
 		{"a plugin without name", "simulationDenyList", `[""]`, "simulationDenyList[0]: Required value"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,6 +72,13 @@ func TestInvalidArgs(t *testing.T) {
 				t.Errorf("refused with %q, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+func TestName(t *testing.T) {
+	args, err := DecodeArgs(&runtime.Unknown{Raw: []byte(`{"clusterName":"dev","name":"red","nodePoolSelector":{"matchLabels":{"team":"red"}}}`)})
+	if err != nil || args.Name != "red" {
+		t.Errorf("arguments %+v, %v", args, err)
 	}
 }
 

@@ -105,7 +105,7 @@ func (l *Profiles) ensure(ctx context.Context, nc *ec2nc.EC2NodeClass, name stri
 
 // path returns the path of this cluster's profiles; rest is the part below it, for a class.
 func (l *Profiles) path(rest string) string {
-	return "/karpenter/" + l.region + "/" + string(l.owner) + "/" + rest
+	return "/karpenter/" + l.region + "/" + l.owner.Cluster + "/" + rest
 }
 
 // Name returns the same name for the same class object and role. A changed role gets a new profile, so that running instances keep
@@ -113,5 +113,5 @@ func (l *Profiles) path(rest string) string {
 func (l *Profiles) Name(nc *ec2nc.EC2NodeClass) string {
 	sum := sha256.Sum256([]byte(l.region + "\x00" + nc.Name + "\x00" + string(nc.UID) + "\x00" + nc.Spec.Role))
 	// 128 characters are allowed; a cluster's name has up to 100.
-	return string(l.owner) + "_" + hex.EncodeToString(sum[:10])
+	return l.owner.Cluster + "_" + hex.EncodeToString(sum[:10])
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-// RemoveUnused deletes this cluster's launch templates that were created, and last used, longer ago than idleFor. Instances don't need the
+// RemoveUnused deletes this Dovetail's launch templates that were created, and last used, longer ago than idleFor. Instances don't need the
 // template they were created from.
 func (t *Templates) RemoveUnused(ctx context.Context, idleFor time.Duration) error {
 	now := t.clock.Now()
@@ -30,6 +30,9 @@ func (t *Templates) RemoveUnused(ctx context.Context, idleFor time.Duration) err
 		}
 		for _, v := range page.LaunchTemplates {
 			if !t.owner.Marked(v.Tags, ec2nc.NodeClassTagKey) || !t.owner.Marked(v.Tags, ec2nc.NodePoolTagKey) { // the IAM policy asks for the pool's tag
+				continue
+			}
+			if !t.owner.Own(tagsOf(v.Tags)) { // whether another Dovetail uses it isn't known here
 				continue
 			}
 			if name := awssdk.ToString(v.LaunchTemplateName); strings.HasPrefix(name, templatePrefix) && now.Sub(awssdk.ToTime(v.CreateTime)) > idleFor {
@@ -48,6 +51,14 @@ func (t *Templates) RemoveUnused(ctx context.Context, idleFor time.Duration) err
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func tagsOf(tags []ec2types.Tag) map[string]string {
+	out := map[string]string{}
+	for _, t := range tags {
+		out[awssdk.ToString(t.Key)] = awssdk.ToString(t.Value)
+	}
+	return out
 }
 
 // errRemoved tells callers that wait for a template while it is being deleted to request it again.

@@ -9,16 +9,23 @@ import (
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Owner is the name of the cluster that resources of the account belong to. Their tags say so.
-type Owner string
+// Owner says whose resources of the account are: those of a cluster and, if there are several Dovetails in it, of one of them. Their tags
+// say so.
+type Owner struct {
+	// Cluster is the name of the cluster.
+	Cluster string
+	// ManagedBy is the name of this Dovetail; empty: it has none.
+	ManagedBy string
+}
 
 // Owned is the value of the tag on what belongs to the cluster.
 const Owned = "owned"
 
 // Tag is the tag on everything that belongs to this cluster, with the value Owned.
-func (o Owner) Tag() string { return "kubernetes.io/cluster/" + string(o) }
+func (o Owner) Tag() string { return "kubernetes.io/cluster/" + o.Cluster }
 
 // Filter selects the resources of this cluster.
 func (o Owner) Filter() ec2types.Filter { return sdk.Filter("tag:"+o.Tag(), Owned) }
@@ -31,6 +38,10 @@ func (o Owner) Marked(tags []ec2types.Tag, key string) bool {
 	return has(o.Tag(), func(v string) bool { return v == Owned }) && has(key, func(string) bool { return true })
 }
 
+// Own reports whether what a launch created is this Dovetail's, and not that of another one in the cluster, by its tags. Another one's is never
+// removed: its claims are not known here.
+func (o Owner) Own(tags map[string]string) bool { return tags[objects.TagManagedBy] == o.ManagedBy }
+
 // Tags returns those that say whose a thing is. The class's own tags are among them.
 func (o Owner) Tags(nc *ec2nc.EC2NodeClass) map[string]string {
 	tags := map[string]string{}
@@ -38,7 +49,7 @@ func (o Owner) Tags(nc *ec2nc.EC2NodeClass) map[string]string {
 		tags[k] = v
 	}
 	tags[o.Tag()] = Owned
-	tags[ec2nc.EKSClusterNameTagKey] = string(o)
+	tags[ec2nc.EKSClusterNameTagKey] = o.Cluster
 	return tags
 }
 
@@ -53,5 +64,9 @@ func (o Owner) LaunchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string
 		tags[ec2nc.NameTagKey] = cmp.Or(pool, nc.Name)
 	}
 	tags[ec2nc.NodePoolTagKey], tags[ec2nc.NodeClassTagKey] = cmp.Or(pool, noPool), nc.Name
+	delete(tags, objects.TagManagedBy) // the class may not give away what is launched for it
+	if o.ManagedBy != "" {
+		tags[objects.TagManagedBy] = o.ManagedBy
+	}
 	return tags
 }

@@ -5,6 +5,7 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 )
 
 // What isn't marked is never removed: both tags are needed, and the cluster's has to say "owned".
@@ -28,8 +29,22 @@ func TestMarked(t *testing.T) {
 		{"of another cluster", []ec2types.Tag{tag("kubernetes.io/cluster/films2", Owned), tag(key, "default")}, false},
 		{"a tag without a key", []ec2types.Tag{{}, tag(key, "default")}, false},
 	} {
-		if got := Owner("films").Marked(tt.tags, key); got != tt.want {
+		if got := (Owner{Cluster: "films"}).Marked(tt.tags, key); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}
+
+// What another Dovetail of the cluster has launched isn't ours, whichever of the two has a name. A class's own tag changes nothing about that.
+func TestOwn(t *testing.T) {
+	for _, tt := range []struct {
+		us, them string
+		want     bool
+	}{{"", "", true}, {"red", "red", true}, {"", "blue", false}, {"red", "blue", false}, {"red", "", false}} {
+		nc := &ec2nc.EC2NodeClass{Spec: ec2nc.EC2NodeClassSpec{Tags: map[string]string{"dovetail.sh/managed-by": "red"}}}
+		tags := Owner{Cluster: "films", ManagedBy: tt.them}.LaunchTags(nc, "default")
+		if got := (Owner{Cluster: "films", ManagedBy: tt.us}).Own(tags); got != tt.want {
+			t.Errorf("what %q launched is that of %q: %t, want %t", tt.them, tt.us, got, tt.want)
 		}
 	}
 }

@@ -69,6 +69,9 @@ func (d *Objects) PoolFor(np *karpv1.NodePool) *capacity.Pool {
 	return d.profiles.PoolFor(np, d.parts.Class.GroupKind())
 }
 
+// Selects reports whether a profile selects pools with these labels.
+func (d *Objects) Selects(labels map[string]string) bool { return d.profiles.Selects(labels) }
+
 // Pool returns the derived pool with that name, or nil. It must not be changed.
 func (d *Objects) Pool(name string) *karpv1.NodePool {
 	d.mu.RLock()

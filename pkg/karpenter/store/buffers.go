@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +25,7 @@ func (p *poolStatus) newBufferInformer() (*informer, error) {
 			p.onBuffer()
 		}
 	}
-	buffers, err := newInformer(karpenter.CapacityBuffers, schema.GroupKind{}, p.live, observe.Changes(changed), p.clock)
+	buffers, err := newInformer(karpenter.CapacityBuffers, p.leaves, p.live, observe.Changes(changed), p.clock)
 	if err != nil {
 		return nil, err
 	}

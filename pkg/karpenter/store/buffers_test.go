@@ -74,7 +74,7 @@ func TestAListErrorIsNoEmptyList(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &Store{status: &poolStatus{}}
-			i, err := newInformer(karpenter.CapacityBuffers, schema.GroupKind{}, nil, cache.ResourceEventHandlerFuncs{}, nil)
+			i, err := newInformer(karpenter.CapacityBuffers, nil, nil, cache.ResourceEventHandlerFuncs{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -62,7 +62,7 @@ func (p *poolStatus) refersTo(claim *karpv1.NodeClaim, class string) bool {
 }
 
 // endClass removes the finalizer once no claim refers to the class: until then its nodes are still managed, and what they were
-// launched with must not disappear. When the last claim is removed, endClass is called again.
+// launched with must not disappear. When the last claim is removed, endClass is called again, if it was another Dovetail's, in its process.
 func (p *poolStatus) endClass(ctx context.Context, base status.Object) error {
 	if !slices.Contains(base.GetFinalizers(), p.nodeClass.Finalizer) {
 		return nil
@@ -75,6 +75,12 @@ func (p *poolStatus) endClass(ctx context.Context, base status.Object) error {
 		}
 	}
 	p.mu.RUnlock()
+	if len(users) == 0 {
+		var err error
+		if users, err = p.otherUsers(ctx, base.GetName()); err != nil {
+			return fmt.Errorf("reading whether NodeClaims still use %s %s: %w", p.nodeClass.Kind, base.GetName(), err)
+		}
+	}
 	if len(users) > 0 {
 		slices.Sort(users)
 		p.recorder.Eventf(base, nil, corev1.EventTypeNormal, "WaitingOnNodeClaimTermination", "Delete", "%s",

@@ -61,6 +61,9 @@ func (p *poolStatus) provisionerStatus(ctx context.Context, base *legacy.Provisi
 	if np == nil || len(np.Status.Conditions) == 0 {
 		return nil // the pool has no status yet
 	}
+	if p.contested(np) {
+		return nil
+	}
 	o := base.DeepCopy()
 	o.Status.Resources, o.Status.Nodes = np.Status.Resources.DeepCopy(), np.Status.Nodes
 	o.Status.Conditions = plainConditions(np.Status.Conditions, base.Generation)
@@ -86,6 +89,9 @@ func plainConditions(of []status.Condition, generation int64) []status.Condition
 // templateStatus writes to an AWSNodeTemplate whether it can be used and what its selectors select. The cloud is queried for the
 // Provisioners that refer to it; all of them get the same answer.
 func (p *poolStatus) templateStatus(ctx context.Context, base *legacy.AWSNodeTemplate) error {
+	if p.nodeClass.ManagedBy != "" && p.classOfTemplate(base.Name) == nil {
+		return nil // another Dovetail selects the Provisioners that refer to it, and has its answer
+	}
 	t := base.DeepCopy()
 	set := t.StatusConditions(status.WithClock(p.clock))
 	if reason := karpenter.Malformed(t); reason != "" {

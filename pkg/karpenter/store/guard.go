@@ -25,7 +25,7 @@ import (
 )
 
 // The spending guard keeps each record as an annotation on the NodePool, node class or Provisioner that it is about. Records about
-// pools and classes that have no object of their own are in one ConfigMap.
+// pools and classes that have no object of their own are in one ConfigMap, and so are those about the classes of a Dovetail with a name.
 
 // guardConfigMap is the name of the ConfigMap that holds the records of pools and classes from a profile's arguments or an
 // AWSNodeTemplate.
@@ -70,6 +70,9 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 	s.mu.RUnlock()
 	for _, o := range s.classes.GetStore().List() {
 		nc := o.(client.Object)
+		if s.nodeClass.ManagedBy != "" {
+			break // the annotation is that of a Dovetail without a name
+		}
 		if text := nc.GetAnnotations()[objects.AnnotationGuard]; text != "" {
 			out[guard.Owner{Class: nc.GetName()}] = text
 		}
@@ -90,6 +93,10 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", s.guardMap.namespace, guardConfigMap, err)
 	}
 	for key, text := range cm.Data {
+		key, ours := strings.CutPrefix(key, s.guardPrefix())
+		if !ours {
+			continue
+		}
 		if name, ok := strings.CutPrefix(key, "pool."); ok {
 			out[guard.Owner{Pool: name}] = text
 		} else if name, ok := strings.CutPrefix(key, "class."); ok {
@@ -97,6 +104,14 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 		}
 	}
 	return out, nil
+}
+
+// guardPrefix begins the keys of the ConfigMap that are ours. Several Dovetails may use a class, and each has its own record of it there.
+func (s *Store) guardPrefix() string {
+	if s.nodeClass.ManagedBy == "" {
+		return ""
+	}
+	return "by-" + s.nodeClass.ManagedBy + "."
 }
 
 // RecordGuard stores the record of an owner; an empty text removes it. It is no error if the owner no longer exists.
@@ -110,11 +125,11 @@ func (s *Store) RecordGuard(ctx context.Context, o guard.Owner, text string) err
 	case o.Pool != "":
 		p := s.provisionerOf(o.Pool)
 		if p == nil {
-			return s.guardMap.put(ctx, "pool."+o.Pool, text)
+			return s.guardMap.put(ctx, s.guardPrefix()+"pool."+o.Pool, text)
 		}
 		obj = &legacy.Provisioner{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}
-	case karpenter.Derived(o.Class):
-		return s.guardMap.put(ctx, "class."+o.Class, text)
+	case karpenter.Derived(o.Class) || s.nodeClass.ManagedBy != "":
+		return s.guardMap.put(ctx, s.guardPrefix()+"class."+o.Class, text)
 	default:
 		obj = s.nodeClass.New()
 		obj.SetName(o.Class)

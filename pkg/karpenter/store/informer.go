@@ -50,8 +50,8 @@ type informer struct {
 	cache.SharedIndexInformer
 	handled cache.ResourceEventHandlerRegistration
 	clock   clock.WithTicker
-	// class is the kind of node class that pools and claims must refer to: those with another belong to other providers.
-	class schema.GroupKind
+	// leaves returns why an object is none of ours and doesn't belong into the cache, or "".
+	leaves func(client.Object) string
 	// renamed is told of objects that a process of the version before wrote.
 	renamed func(name string)
 
@@ -59,8 +59,8 @@ type informer struct {
 	last error // guarded by mu; nil when the last list or watch could be opened
 }
 
-func newInformer(k karpenter.CustomKind, class schema.GroupKind, c client.WithWatch, handler cache.ResourceEventHandler, clk clock.WithTicker) (*informer, error) {
-	i := &informer{CustomKind: k, class: class, clock: clk, renamed: func(string) {}}
+func newInformer(k karpenter.CustomKind, leaves func(client.Object) string, c client.WithWatch, handler cache.ResourceEventHandler, clk clock.WithTicker) (*informer, error) {
+	i := &informer{CustomKind: k, leaves: leaves, clock: clk, renamed: func(string) {}}
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(i.listWatch(c), k.New(), 0, cache.Indexers{})
 	// Managed fields aren't used here and make up a third of an object.
 	err := i.SetTransform(func(o any) (any, error) {
@@ -143,8 +143,8 @@ func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
 			objects := make([]runtime.Object, 0, len(got.Items))
 			for n := range got.Items {
 				o := karpenter.Decode(&got.Items[n], i.New)
-				if group := karpenter.ForeignGroup(o, i.class); group != "" {
-					leftAlone(o, group)
+				if why := i.leaves(o); why != "" {
+					leftAlone(o, why)
 					continue
 				}
 				objects = append(objects, o)
@@ -163,7 +163,7 @@ func (i *informer) listWatch(c client.WithWatch) cache.ListerWatcher {
 			}); err != nil {
 				return nil, err
 			}
-			return newDecodingWatch(w, i.New, i.class, i.SharedIndexInformer.GetStore()), nil
+			return newDecodingWatch(w, i.New, i.leaves, i.SharedIndexInformer.GetStore()), nil
 		},
 	}
 	return cache.ToListWatcherWithWatchListSemantics(lw, c)
@@ -186,7 +186,7 @@ func (i *informer) readable() error {
 	return fmt.Errorf("the cache of %s is not filled yet", i.Kind)
 }
 
-// decodingWatch converts the objects of another watch and leaves out those of other providers. (watch.Filter would do, but it leaks a
+// decodingWatch converts the objects of another watch and leaves out those that are none of ours. (watch.Filter would do, but it leaks a
 // goroutine when the reader stops while an event is being delivered.)
 type decodingWatch struct {
 	watch.Interface
@@ -195,7 +195,7 @@ type decodingWatch struct {
 	once sync.Once
 }
 
-func newDecodingWatch(in watch.Interface, fresh func() client.Object, class schema.GroupKind, have cache.KeyGetter) watch.Interface {
+func newDecodingWatch(in watch.Interface, fresh func() client.Object, leaves func(client.Object) string, have cache.KeyGetter) watch.Interface {
 	w := &decodingWatch{Interface: in, out: make(chan watch.Event), done: make(chan struct{})}
 	go func() {
 		defer close(w.out)
@@ -203,7 +203,7 @@ func newDecodingWatch(in watch.Interface, fresh func() client.Object, class sche
 			if u, ok := e.Object.(*unstructured.Unstructured); ok {
 				e.Object = karpenter.Decode(u, fresh)
 			}
-			e, matters := withoutForeign(e, class, have)
+			e, matters := withoutForeign(e, leaves, have)
 			if !matters {
 				continue
 			}
@@ -224,19 +224,19 @@ func (w *decodingWatch) Stop() {
 	w.Interface.Stop()
 }
 
-// withoutForeign returns the event that the cache gets for a watch event; false means none. An object that has changed to another
-// provider's is reported to the cache as deleted.
-func withoutForeign(e watch.Event, class schema.GroupKind, have cache.KeyGetter) (watch.Event, bool) {
+// withoutForeign returns the event that the cache gets for a watch event; false means none. An object that is none of
+// ours any more is reported to the cache as deleted, and one that has become ours is new to it.
+func withoutForeign(e watch.Event, leaves func(client.Object) string, have cache.KeyGetter) (watch.Event, bool) {
 	o, ok := e.Object.(client.Object)
 	if !ok || e.Type == watch.Bookmark || e.Type == watch.Error {
 		return e, true
 	}
-	group := karpenter.ForeignGroup(o, class)
-	if group == "" {
+	why := leaves(o)
+	if why == "" {
 		return e, true
 	}
 	if e.Type == watch.Added {
-		leftAlone(o, group)
+		leftAlone(o, why)
 	}
 	if _, known, err := have.GetByKey(o.GetName()); err != nil || !known {
 		return e, false
@@ -245,7 +245,7 @@ func withoutForeign(e watch.Event, class schema.GroupKind, have cache.KeyGetter)
 	return e, true
 }
 
-// leftAlone logs an ignored object once per object and watch, because its group or kind may be a typing error.
-func leftAlone(o client.Object, group string) {
-	klog.Background().V(2).Info("Not managed: its node class belongs to another provider", "object", klog.KObj(o), "group", group)
+// leftAlone logs an ignored object once per object and watch, because what makes it another's may be a typing error.
+func leftAlone(o client.Object, why string) {
+	klog.Background().V(2).Info("Not managed here", "object", klog.KObj(o), "reason", why)
 }

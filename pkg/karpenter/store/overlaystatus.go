@@ -49,8 +49,15 @@ func (p *poolStatus) judgeOverlays() {
 func (p *poolStatus) overlay(ctx context.Context, base *karpv1alpha1.NodeOverlay) error {
 	o := base.DeepCopy()
 	set := o.StatusConditions(status.WithClock(p.clock))
+	by := p.nodeClass.ManagedBy
+	if foundByAnother(set.Get(karpv1alpha1.ConditionTypeValidationSucceeded), by) && by != "" {
+		return nil // its pools may be others than ours, and two answers would be written in turns
+	}
 	if reason, message := p.overlaid.Problem(o.Name); message != "" {
-		set.SetFalse(karpv1alpha1.ConditionTypeValidationSucceeded, reason, shorten(message))
+		if message = shorten(message); by != "" {
+			message += foundBy(by)
+		}
+		set.SetFalse(karpv1alpha1.ConditionTypeValidationSucceeded, reason, message)
 	} else {
 		set.SetTrue(karpv1alpha1.ConditionTypeValidationSucceeded)
 	}

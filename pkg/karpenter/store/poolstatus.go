@@ -17,6 +17,9 @@ import (
 
 // pool writes the status of a NodePool.
 func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
+	if p.contested(base) {
+		return nil
+	}
 	if written, err := p.noteUndeclared(ctx, base); written || err != nil {
 		return err
 	}

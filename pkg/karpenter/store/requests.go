@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +26,7 @@ func (p *poolStatus) watchRequests(ctx context.Context) {
 			p.onRequest()
 		}
 	}
-	requests, err := newInformer(karpenter.ProvisioningRequests, schema.GroupKind{}, p.live, observe.Changes(changed), p.clock)
+	requests, err := newInformer(karpenter.ProvisioningRequests, p.leaves, p.live, observe.Changes(changed), p.clock)
 	if err == nil {
 		var once sync.Once
 		err = requests.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {

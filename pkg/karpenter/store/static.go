@@ -11,10 +11,12 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // StaticClaims asks the API server, bypassing every cache, how many nodes a static pool wants, whether the pool is there, and which claims
-// it has, by name (true: being deleted). For a pool that is gone or being deleted, replicas is 0 and there is false.
+// it has, by name (true: being deleted). Claims of the pool that another Dovetail launched, which has used the pool before, count as nodes that
+// are not wanted any more, so that they are neither bought again nor ended. For a pool that is gone or being deleted, replicas is 0 and there is false.
 func (s *Store) StaticClaims(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -29,6 +31,12 @@ func (s *Store) StaticClaims(ctx context.Context, pool string) (replicas int64, 
 	}
 	claims = make(map[string]bool, len(list.Items))
 	for i := range list.Items {
+		if list.Items[i].Labels[objects.LabelManagedBy] != s.nodeClass.ManagedBy {
+			if list.Items[i].DeletionTimestamp.IsZero() {
+				replicas = max(0, replicas-1)
+			}
+			continue
+		}
 		claims[list.Items[i].Name] = !list.Items[i].DeletionTimestamp.IsZero()
 	}
 	return replicas, true, claims, nil

@@ -61,6 +61,8 @@ type poolStatus struct {
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[statusKey]]
 	// told holds, by NodePool UID, the reason in the last event about paused writes.
 	told sync.Map
+	// contests holds, by NodePool UID, the text of the last event about another Dovetail that selects the pool, too.
+	contests sync.Map
 	// buffers is bufferInformer while RunStatus runs; onBuffer is set before.
 	buffers        atomic.Pointer[informer]
 	bufferInformer *informer

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,11 +71,12 @@ type Store struct {
 	onClaim []func(*capacity.Claim, bool)
 	onPool  []func()
 	onClass []func(status.Object, bool)
-	// So are onClassEnd, clusterCA, hold, types, onGuard and guardMap.
+	// So are onClassEnd, clusterCA, hold, types, shared, onGuard and guardMap.
 	onClassEnd []func(context.Context, status.Object) error
 	clusterCA  func() (string, bool)
 	hold       func() error
 	types      func(nodeClass string) ([]*capacity.InstanceType, error)
+	shared     func(of map[string]string) string
 	onGuard    []func(guard.Owner, bool)
 	guardMap   *guardMap
 	budgets    map[string]string // which budget is reached, by pool; guarded by mu
@@ -121,7 +123,7 @@ func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder
 		live: renaming{live}, recorder: recorder, clock: clk,
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: karpenter.NewUsage(), overlaid: karpenter.NewOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{},
 		nodeClass: class,
-		clusterCA: func() (string, bool) { return "", false }, hold: func() error { return nil },
+		clusterCA: func() (string, bool) { return "", false }, hold: func() error { return nil }, shared: func(map[string]string) string { return "" },
 		delayed: map[string]status.Object{}, budgets: map[string]string{},
 		architectures: architectures{pools: map[string][]openWorkload{}},
 	}
@@ -140,7 +142,7 @@ func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder
 		{karpenter.Provisioners, &s.provisioners, observe.Changes(s.provisionerChanged)},
 		{karpenter.NodeTemplates, &s.templates, observe.Changes(s.templateChanged)},
 	} {
-		i, err := newInformer(k.CustomKind, class.GroupKind(), live, k.handler, clk)
+		i, err := newInformer(k.CustomKind, s.leaves, live, k.handler, clk)
 		errs = append(errs, err)
 		if err == nil {
 			i.renamed = func(name string) { s.sawFormer(statusKey{k.Kind, name}) }
@@ -286,6 +288,7 @@ func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, er
 	for name, one := range s.parsed {
 		p := *one.pool
 		p.Used = maps.Clone(s.used.Takes(name))
+		p.Unready = cmp.Or(p.Unready, s.shared(one.object.Labels))
 		parsed = append(parsed, &p)
 	}
 	s.mu.RUnlock()

@@ -26,6 +26,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -42,9 +43,11 @@ type world struct {
 	events *events.FakeRecorder
 }
 
-func newWorld(t *testing.T, api *fakeAPI) *world {
+func newWorld(t *testing.T, api *fakeAPI) *world { return newWorldOf(t, api, nodeclass.Kind) }
+
+func newWorldOf(t *testing.T, api *fakeAPI, kind cloudprovider.NodeClassKind) *world {
 	w := &world{t: t, api: api, clock: testingclock.NewFakeClock(start), events: events.NewFakeRecorder(100)}
-	s, err := newStore(api, nodeclass.Kind, w.events, w.clock)
+	s, err := newStore(api, kind, w.events, w.clock)
 	if err != nil {
 		t.Fatal(err)
 	}

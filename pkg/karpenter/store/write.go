@@ -41,6 +41,9 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 	if err := karpenter.PoolProblem(np, s.nodeClass.GroupKind()); err != nil {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w: %w", c.Name, ErrPoolUnusable, err)
 	}
+	if why := s.shared(np.Labels); why != "" {
+		return nil, fmt.Errorf("creating NodeClaim %s: NodePool %s: %w: %s", c.Name, c.Pool, ErrPoolUnusable, why)
+	}
 	class := s.class(np.Spec.Template.Spec.NodeClassRef.Name)
 	if err := karpenter.NodeClassProblem(np.Name, s.nodeClass.Kind, np.Spec.Template.Spec.NodeClassRef.Name, class); err != nil {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w: %w", c.Name, ErrPoolUnusable, err)
@@ -49,6 +52,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 	if err != nil {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w", c.Name, err)
 	}
+	s.mark(nc)
 	if ca, known := s.clusterCA(); known {
 		karpenter.ClassStamp(&s.nodeClass, class, ca).Put(nc.Annotations)
 	}

@@ -1,0 +1,50 @@
+package reported
+
+import (
+	"encoding/json"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
+)
+
+// Record is what the nodes of a class have shown of themselves and nobody publishes: the value of objects.AnnotationLearned.
+type Record struct {
+	// NodeName is the form of their names.
+	NodeName bootstrap.NameForm `json:"nodeName,omitempty"`
+	// Memory is the capacity in bytes by image and instance type, for images that the class uses now.
+	Memory map[string]map[string]int64 `json:"memory,omitempty"`
+	// Kept is what kubelets keep from pods, by image and instance type, where user data doesn't tell it. Class is the hash of the class
+	// that it holds for.
+	Class string                     `json:"class,omitempty"`
+	Kept  map[string]map[string]Kept `json:"kept,omitempty"`
+}
+
+// With returns what is known together with what is recorded, of the images that are in use. Where both differ it is the more careful of
+// the two, and the recorded name: of several Dovetails that record what their own nodes show, none ever takes back what another has written.
+func (l Record) With(record string) Record {
+	var r Record
+	if err := json.Unmarshal([]byte(record), &r); err != nil {
+		return l
+	}
+	if r.NodeName != bootstrap.NameUnknown {
+		l.NodeName = r.NodeName
+	}
+	for image, types := range l.Memory {
+		for name, bytes := range r.Memory[image] {
+			if had, ok := types[name]; !ok || bytes < had {
+				types[name] = bytes
+			}
+		}
+	}
+	if l.Class != r.Class {
+		return l
+	}
+	for image, types := range l.Kept {
+		for name, kept := range r.Kept[image] {
+			if had, ok := types[name]; ok {
+				kept = kept.Most(had)
+			}
+			types[name] = kept
+		}
+	}
+	return l
+}
