@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
@@ -244,11 +246,13 @@ func TestWhileActing(t *testing.T) {
 	if err := w.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	watching := w.watched()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	defer func() { stop(); <-done }()
 	<-changed
+	<-watching // the fake API server forgets what happens between a list and the watch that follows it
 	if why := w.Shared(map[string]string{"team": "red"}); why != "" {
 		t.Errorf("our pool: %s", why)
 	}
@@ -275,6 +279,21 @@ func TestWhileActing(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-changed
+}
+
+// watched returns a channel that is closed when Leases are watched.
+func (w *world) watched() <-chan struct{} {
+	begun := make(chan struct{})
+	var once sync.Once
+	w.kube.PrependWatchReactor("leases", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		if o := a.(clienttesting.WatchActionImpl).ListOptions; o.SendInitialEvents != nil && *o.SendInitialEvents {
+			return false, nil, nil // in place of a list
+		}
+		got, err := w.kube.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		once.Do(func() { close(begun) })
+		return true, got, err
+	})
+	return begun
 }
 
 func eventually(t *testing.T, f func() bool) {

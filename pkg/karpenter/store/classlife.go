@@ -77,7 +77,7 @@ func (p *poolStatus) endClass(ctx context.Context, base status.Object) error {
 	p.mu.RUnlock()
 	if len(users) == 0 {
 		var err error
-		if users, err = p.otherUsers(ctx, base.GetName()); err != nil {
+		if users, err = otherUsers(ctx, p, base.GetName()); err != nil {
 			return fmt.Errorf("reading whether NodeClaims still use %s %s: %w", p.nodeClass.Kind, base.GetName(), err)
 		}
 	}

@@ -99,7 +99,7 @@ func (s *Store) listLive(ctx context.Context, k karpenter.CustomKind) ([]unstruc
 
 // otherUsers returns the claims that refer to a class and that aren't in the cache, because another Dovetail manages them. The finalizer must
 // stay as long as there are any.
-func (p *poolStatus) otherUsers(ctx context.Context, class string) (users []string, err error) {
+func otherUsers(ctx context.Context, p *poolStatus, class string) (users []string, err error) {
 	all, err := p.listLive(ctx, karpenter.NodeClaims)
 	for i := range all {
 		if nc := karpenter.Decode(&all[i], karpenter.NodeClaims.New).(*karpv1.NodeClaim); p.refersTo(nc, class) && p.leaves(nc) != "" {
