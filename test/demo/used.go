@@ -35,7 +35,7 @@ func (s *show) consolidate(ctx context.Context) error {
 	begun, launched := time.Now(), len(s.system.EC2.Instances())
 	var nodes []types.UID
 	since := time.Now()
-	err := s.watch(ctx, "pods move, and nodes end", 5*time.Minute, func(f snapshot, live []ec2.Instance) string {
+	err := s.watch(ctx, "pods move, and nodes end", 10*time.Minute, func(f snapshot, live []ec2.Instance) string {
 		var now []types.UID
 		for _, n := range f.nodes {
 			now = append(now, n.UID)
@@ -95,7 +95,7 @@ func (s *show) rollOut(ctx context.Context) error {
 			return fmt.Errorf("changing the tags of %s: %w", class.Name, err)
 		}
 	}
-	if err := s.watch(ctx, "all nodes are replaced", 10*time.Minute, func(f snapshot, live []ec2.Instance) string {
+	if err := s.watch(ctx, "all nodes are replaced", 15*time.Minute, func(f snapshot, live []ec2.Instance) string {
 		left := 0
 		for _, n := range f.nodes {
 			if old[n.UID] {
