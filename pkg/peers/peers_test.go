@@ -250,7 +250,12 @@ func TestWhileActing(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	defer func() { stop(); <-done }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
 	<-changed
 	<-watching // the fake API server forgets what happens between a list and the watch that follows it
 	if why := w.Shared(map[string]string{"team": "red"}); why != "" {
