@@ -122,7 +122,7 @@ func TestPolicyAndPage(t *testing.T) {
 func TestUpdates(t *testing.T) {
 	world := func() (*explain.Cluster, error) { return clusterOf(node("a"), node("b")), nil }
 	f := feedOf(func() (*explain.Cluster, error) { return world() })
-	_ = f.once(t.Context())
+	_, _, _ = f.once(t.Context())
 	h := serverOf(t, f)
 	lines := bufio.NewReader(ask(t, "GET", h.URL+"/updates", "").Body)
 	next := func() (u Update) {
@@ -146,23 +146,23 @@ func TestUpdates(t *testing.T) {
 	world = func() (*explain.Cluster, error) {
 		return clusterOf(node("a"), pod("web", "a", "ReplicaSet", "1"), node("c")), nil
 	}
-	_ = f.once(t.Context())
+	_, _, _ = f.once(t.Context())
 	if u := next(); u.Whole || len(u.Nodes) != 2 || strings.Join(u.Gone, " ") != "b" || u.Head.Running != 1 {
 		t.Errorf("then comes %+v", u)
 	}
 	world = func() (*explain.Cluster, error) { return nil, errors.New("connection refused") }
-	_ = f.once(t.Context())
+	_, _, _ = f.once(t.Context())
 	u := next()
 	since := u.Head.Since
 	if u.Head.Problem != "connection refused" || since == 0 || u.Head.NodeCount != 2 || len(u.Nodes)+len(u.Gone) > 0 {
 		t.Errorf("while it can't be read comes %+v", u)
 	}
-	_ = f.once(t.Context())
+	_, _, _ = f.once(t.Context())
 	if u := next(); u.Head.Since != since {
 		t.Errorf("lost since %d, before it was %d", u.Head.Since, since)
 	}
 	world = func() (*explain.Cluster, error) { return clusterOf(node("a")), nil }
-	_ = f.once(t.Context())
+	_, _, _ = f.once(t.Context())
 	if u := next(); u.Head.Problem != "" || u.Head.Since != 0 || strings.Join(u.Gone, " ") != "c" {
 		t.Errorf("at the end comes %+v", u)
 	}
@@ -177,7 +177,7 @@ func TestProcess(t *testing.T) {
 		h := serverOf(t, f)
 		page := text(t, ask(t, "GET", h.URL+"/", ""))
 		for range 2 {
-			_ = f.once(t.Context())
+			_, _, _ = f.once(t.Context())
 			m, _ := f.Latest()
 			ids[m.Head.Process] = true
 			if id := fmt.Sprintf("data-process=%q", m.Head.Process); m.Head.Process == "" || !strings.Contains(page, id) {
@@ -197,7 +197,7 @@ func TestAnswers(t *testing.T) {
 	if got := text(t, ask(t, "GET", h.URL+"/why?node=a", "")); !strings.Contains(got, errNotRead.Error()) {
 		t.Errorf("before the first look: %s", got)
 	}
-	_ = f.once(t.Context())
+	_, _, _ = f.once(t.Context())
 	for path, want := range map[string]string{
 		"/why?node=a":       `"object":"Node a","kind":"NoNodeClaim"`,
 		"/why?pod=shop/web": `"object":"Pod shop/web"`,
@@ -378,7 +378,7 @@ func TestBoundThatFails(t *testing.T) {
 	f.mu.Lock()
 	f.bound = &explain.Overview{Bound: 0.5, Managed: 3, ManagedPerHour: 0.6}
 	f.mu.Unlock()
-	if _ = f.once(t.Context()); f.latest.Head.Bound != 0.5 {
+	if _, _, _ = f.once(t.Context()); f.latest.Head.Bound != 0.5 {
 		t.Fatalf("the bound isn't shown: %+v", f.latest.Head)
 	}
 	_, changed := f.Latest()
@@ -388,7 +388,7 @@ func TestBoundThatFails(t *testing.T) {
 	default:
 		t.Error("the page isn't told")
 	}
-	if _ = f.once(t.Context()); f.latest.Head.Bound != 0 || f.latest.Head.Managed != 0 {
+	if _, _, _ = f.once(t.Context()); f.latest.Head.Bound != 0 || f.latest.Head.Managed != 0 {
 		t.Errorf("after it failed: %+v", f.latest.Head)
 	}
 }
