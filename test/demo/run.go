@@ -40,9 +40,9 @@ type show struct {
 //  3. wait until every pod runs, and show why the misfit can't,
 //  4. check where the pods are, and that instances and nodes match one to one,
 //  5. scale workloads down, and wait until the empty nodes are terminated,
-//  6. let used nodes be consolidated, and compare the bill with one plan for the same pods,
-//  7. change the node class, and wait until all nodes are replaced,
-//  8. delete a node by hand, and wait until its pods run elsewhere and its instance is terminated,
+//  6. delete a node by hand, and wait until its pods run elsewhere and its instance is terminated,
+//  7. let used nodes be consolidated, and compare the bill with one plan for the same pods,
+//  8. change the node class, and wait until all nodes are replaced,
 //  9. delete all workloads, and wait until the last instance is terminated,
 //  10. print the bill and the faults found.
 func runDemo(ctx context.Context, st *stage, set settings) error {
@@ -59,7 +59,7 @@ func runDemo(ctx context.Context, st *stage, set settings) error {
 		if s.types, err = instanceTypes(set); err != nil {
 			return err
 		}
-		for _, part := range []func(context.Context) error{s.create, s.fill, s.explain, s.inspect, s.shrink, s.consolidate, s.rollOut, s.deleteNode, s.empty} {
+		for _, part := range []func(context.Context) error{s.create, s.fill, s.explain, s.inspect, s.shrink, s.deleteNode, s.consolidate, s.rollOut, s.empty} {
 			if err := part(ctx); interrupted(ctx) {
 				return ctx.Err()
 			} else if err != nil {

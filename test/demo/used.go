@@ -25,10 +25,23 @@ const (
 	rollOutFrom = 100
 )
 
-// consolidate lets used nodes be emptied, waits until nothing more is moved, and compares the bill with one plan for the same pods.
+// consolidate deletes the Jobs, lets used nodes be emptied, waits until nothing more is moved, and compares the bill with one plan for the same
+// pods. A Job's controller creates a pod that was moved again and again later each time, up to minutes.
 func (s *show) consolidate(ctx context.Context) error {
+	s.act("consolidation: the Job is deleted; consolidationPolicy WhenEmptyOrUnderutilized; dovetail.sh/restart-cost: 0s, so that moves needn't pay off first")
+	for _, shape := range s.shapes {
+		if !shape.job {
+			continue
+		}
+		if err := s.system.Client().Delete(ctx, shape.object(), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			return fmt.Errorf("deleting %s: %w", shape.name, err)
+		}
+	}
+	s.shapes = slices.DeleteFunc(s.shapes, func(shape shape) bool { return shape.job })
+	if err := s.watch(ctx, "the Job's pods end", 3*time.Minute, s.settled); err != nil {
+		return err
+	}
 	before := s.system.EC2.Bill().PerHour
-	s.act("consolidation: consolidationPolicy WhenEmptyOrUnderutilized; dovetail.sh/restart-cost: 0s, so that moves needn't pay off first")
 	if err := s.patchPools(ctx, `{"metadata":{"annotations":{"dovetail.sh/restart-cost":"0s"}},"spec":{"disruption":{"consolidationPolicy":"WhenEmptyOrUnderutilized"}}}`); err != nil {
 		return err
 	}
