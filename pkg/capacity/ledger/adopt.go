@@ -55,7 +55,7 @@ func (l *Ledger) heldInMove(c *capacity.Class, owner types.UID) (out *slot) {
 	return out
 }
 
-// heldFor returns a slot that is reserved for the owner's next pod, a ready one if possible, or nil.
+// heldFor returns a slot that is reserved for the owner's next pod, one on an initialized node or else a ready one if possible, or nil.
 func (c *class) heldFor(owner types.UID) (out *slot) {
 	if owner == "" {
 		return nil
@@ -63,9 +63,9 @@ func (c *class) heldFor(owner types.UID) (out *slot) {
 	for _, s := range c.slots {
 		switch {
 		case s.owner != owner || s.early:
-		case s.ready:
+		case s.ready && s.node.status.Initialized: // what a node that ends now has waited for
 			return s
-		case out == nil:
+		case out == nil || s.ready && !out.ready:
 			out = s
 		}
 	}
