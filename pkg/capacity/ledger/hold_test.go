@@ -66,6 +66,32 @@ func TestRoomForSuccessors(t *testing.T) {
 	expect("time is over", 0, 0)
 }
 
+// Two nodes with pods of one owner are replaced. The new node of the second is initialized first, so that node is drained. Its successor goes
+// there, and not to the other new node, which comes first in the plan and already takes pods while it boots.
+func TestSuccessorGoesWhereANodeIsInitialized(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), ownedClass("a")
+	for _, name := range []string{"first", "second"} {
+		l.AddNode("claim-"+name, &capacity.Node{}, nil, false, now)
+	}
+	l.Move("1", []capacity.Placement{{Class: c, Owner: "rs", Node: "claim-first"}, {Class: c, Owner: "rs", Node: "claim-second"}}, []string{"old-1", "old-2"}, now.Add(time.Minute), now)
+	for _, name := range []string{"first", "second"} {
+		l.Launching("claim-"+name, now)
+		l.Named("claim-"+name, name, "id-"+name)
+		l.Cached(name, NodeStatus{ProviderID: "id-" + name, Managed: true, Registered: true, Initialized: name == "second"}, now)
+	}
+	l.Adopt(capacity.PodRef{UID: "new"}, c, now)
+	if node, wait := l.Pin("new"); node != "second" {
+		t.Errorf("the successor is pinned to %q (%s)", node, wait)
+	}
+	if held, up := l.Held("old-1"); len(held) != 1 || up != 0 {
+		t.Errorf("of what is held for the other node's pods %v is left, %d of it up", held, up)
+	}
+	if err := check(l); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRoomForSuccessorsIsGivenBack(t *testing.T) {
 	now := time.Unix(0, 0)
 	l, c := New(), ownedClass("a")
