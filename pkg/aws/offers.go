@@ -152,6 +152,7 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 				t.Labels[ec2nc.LabelPlacementGroupID] = r.placement.ID
 			}
 			t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.Size(h, from.memory, from.kept)
+			t.CertainMemory = r.settings.Certain(h, from.memory, from.kept)
 		}
 		out, n.of = append(out, t), append(n.of, from)
 	}

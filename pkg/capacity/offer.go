@@ -18,6 +18,9 @@ type InstanceType struct {
 	// Allocatable is what is left for pods. It must never exceed what the kubelet will report, or the kubelet rejects pods that were
 	// bound early.
 	Allocatable Resources
+	// CertainMemory is how many bytes of Allocatable's memory its nodes have in any case, while the rest is an estimate because no such node
+	// has shown it; 0: all of it.
+	CertainMemory int64
 	// Special: bare metal, or an instance with GPUs or accelerators. It is slow to boot, or has what most pods can't use, and is bought
 	// only for pods that fit nothing else.
 	Special bool
@@ -54,13 +57,16 @@ func (t *InstanceType) PriceOverlaid() bool {
 // AddExtra gives the type resources that the cloud doesn't know, or other amounts of those it knows. The caller must own t; the maps that
 // t shares with other types stay as they are. Huge pages are subtracted from the memory for pods.
 func (t *InstanceType) AddExtra(extra Resources) {
-	before := t.Capacity
+	before, memory := t.Capacity, t.Allocatable[corev1.ResourceMemory]
 	t.Capacity, t.Allocatable, t.CapacityOverlaid = t.Capacity.Clone(), t.Allocatable.Clone(), true
 	for name, amount := range extra {
 		t.Capacity[name], t.Allocatable[name] = amount, amount
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 			t.Allocatable[corev1.ResourceMemory] = max(0, t.Allocatable[corev1.ResourceMemory]-amount+before[name])
 		}
+	}
+	if t.CertainMemory > 0 {
+		t.CertainMemory = max(1, t.CertainMemory+t.Allocatable[corev1.ResourceMemory]-memory)
 	}
 }
 

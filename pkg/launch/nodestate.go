@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/devices"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch/planned"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
@@ -133,17 +134,17 @@ func (s *nodeStates) statusLocked(n *corev1.Node, usable []string) ledger.NodeSt
 	}
 	ready := objects.Ready(n)
 	return ledger.NodeStatus{
-		ProviderID:   n.Spec.ProviderID,
-		Managed:      managed,
-		Registered:   n.Labels[labelRegistered] == "true",
-		Initialized:  n.Labels[labelInitialized] == "true",
-		KubeletReady: ready,
-		Ready:        ready && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
-		Labels:       n.Labels,
-		Taints:       n.Spec.Taints,
-		Expected:     expected,
-		Unread:       n.Annotations[objects.AnnotationUnread] == "true",
-		Drivers:      csi.names, VolumeLimits: csi.limits,
+		ProviderID:    n.Spec.ProviderID,
+		Managed:       managed,
+		Registered:    n.Labels[labelRegistered] == "true",
+		Initialized:   n.Labels[labelInitialized] == "true",
+		KubeletReady:  ready,
+		Ready:         ready && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
+		Labels:        n.Labels,
+		Taints:        n.Spec.Taints,
+		Expected:      expected,
+		CertainMemory: planned.CertainMemory(n),
+		Drivers:       csi.names, VolumeLimits: csi.limits,
 	}
 }
 

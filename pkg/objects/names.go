@@ -89,6 +89,10 @@ const (
 	// AnnotationUnread on a NodeClaim and its Node is written when it is launched: "true" if what starts the kubelet can't be read, so that
 	// no pod is bound before it has registered. Internal.
 	AnnotationUnread = "dovetail.sh/user-data-unread"
+	// AnnotationCertainMemory on a NodeClaim and its Node is written when it is launched and no node of its instance type and image has shown its
+	// memory yet: the share of the planned memory for pods that it has in any case, "0.946". Pods that need more of it are bound when the
+	// kubelet has registered. Internal.
+	AnnotationCertainMemory = "dovetail.sh/certain-memory"
 	// AnnotationScope on the Lease of a Dovetail's leader election is written when a replica begins to lead, and read by other Dovetails
 	// before they act: which schedulers' pods, node pools and queue are its own, peers.Scope as JSON. Internal.
 	AnnotationScope = "dovetail.sh/scope"

@@ -232,7 +232,6 @@ func (r *run) startScheduler(ctx context.Context, sim *ec2.Sim) error {
 	}
 	cfg["leaderElection"] = map[string]any{"leaderElect": false}                                                   // don't wait for the lease of the previous world
 	cfg.SetProvisionArgs(map[string]any{"clusterName": sim.Cluster(), "region": sim.Region(), "clusterCIDR": nil}) // EKS is asked for it
-	cfg.SetProvisionArgs(map[string]any{"vmMemoryOverheadPercent": r.w.MemoryOverhead})
 	cfg.SetProvisionArgs(r.options.Args)
 	if len(r.w.Gangs) > 0 {
 		cfg.EnableGangs()

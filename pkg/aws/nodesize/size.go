@@ -282,6 +282,20 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64, kept reported.Kept) (
 	return capac, alloc, map[string]int64{ebsDriver: s.attachable(h)}
 }
 
+// mostOverhead is the largest share of its memory that firmware and kernel of an instance are taken to keep, until it has shown it. EC2 publishes no
+// such number.
+const mostOverhead = 0.125
+
+// Certain returns how many bytes of the memory for pods that Size returns a node has in any case; 0: all of it, because such a node has shown its
+// memory or Overhead is large enough.
+func (s *Settings) Certain(h *catalog.Hardware, memory int64, kept reported.Kept) int64 {
+	if memory > 0 || s.Overhead >= mostOverhead {
+		return 0
+	}
+	_, alloc, _ := s.Size(h, int64((1-mostOverhead)*float64(h.MemoryMiB*mi))+memoryMargin, kept)
+	return max(1, alloc[corev1.ResourceMemory])
+}
+
 // mostKept is the share of a node's CPU, memory and number of pods that counts as kept from pods because kubelets report it. One that keeps more is broken,
 // or lies: it must not make the type useless for all others of its class.
 const mostKept = 0.75

@@ -332,3 +332,31 @@ func TestWhatKubeletsKeep(t *testing.T) {
 		}
 	}
 }
+
+// Until a node has shown its memory, what 12.5 % of overhead leave is certain; then all is.
+func TestCertain(t *testing.T) {
+	settings := func(overhead float64) *Settings {
+		s, err := SettingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.FamilyOf(ec2nc.AMIFamilyAL2023), Config{Overhead: overhead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := settings(0.075)
+	_, planned, _ := s.Size(fixtures.M5Large, 0, reported.Kept{})
+	certain := s.Certain(fixtures.M5Large, 0, reported.Kept{})
+	// 8192 x 0.05 = 409.6 MiB less than with 7.5 %, rounded up there
+	if less := planned[corev1.ResourceMemory] - certain; less < 409*mi || less > 410*mi {
+		t.Errorf("%d MiB of an m5.large's memory are uncertain, want 409", less/mi)
+	}
+	_, worst, _ := s.Size(fixtures.M5Large, 8192*mi*7/8+memoryMargin, reported.Kept{})
+	if certain > worst[corev1.ResourceMemory] {
+		t.Errorf("%d bytes are certain, and a node that keeps 12.5 %% has %d", certain, worst[corev1.ResourceMemory])
+	}
+	if n := s.Certain(fixtures.M5Large, 7800*mi, reported.Kept{}); n != 0 {
+		t.Errorf("%d bytes are certain of a type that has shown its memory, want all", n)
+	}
+	if n := settings(0.2).Certain(fixtures.M5Large, 0, reported.Kept{}); n != 0 {
+		t.Errorf("%d bytes are certain where a fifth of the memory isn't planned anyway, want all", n)
+	}
+}

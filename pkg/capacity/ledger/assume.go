@@ -123,7 +123,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	if s.group != nil {
 		s.group.slots = append(s.group.slots, s)
 	}
-	if s.node.waits(s.class.Class) != nil {
+	if s.waits() != nil {
 		l.unready(s)
 	}
 	l.unbound(p, now)

@@ -45,7 +45,7 @@ func (l *Ledger) catchUp(c *class) {
 			continue
 		}
 		s.behind = false
-		if s.node.waits(c.Class) == nil {
+		if s.waits() == nil {
 			s.ready, open = true, true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -141,6 +142,8 @@ func (l *Ledger) fallen(placements []capacity.Placement) func(capacity.Placement
 
 func (l *Ledger) book(c *class, n *node, g *group, order int) *slot {
 	s := &slot{class: c, node: n, order: order, group: g}
+	n.planned += c.Requests[corev1.ResourceMemory]
+	s.planned = n.planned
 	c.insert(s)
 	n.add(s)
 	l.out.Buffers = l.out.Buffers || len(n.chunks) > 0

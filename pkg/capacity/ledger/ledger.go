@@ -158,8 +158,10 @@ type slot struct {
 	ready bool
 	// behind: not ready, since it waits for pods of older plans (behind.go).
 	behind bool
-	told   string // the last reason to wait that was reported for it
-	news   bool   // told has changed and has not been reported yet
+	// planned is node.planned when the slot was made.
+	planned int64
+	told    string // the last reason to wait that was reported for it
+	news    bool   // told has changed and has not been reported yet
 }
 
 // group joins slots that may be used only when all of them can be.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/nodestatus"
 )
 
 type node struct {
@@ -61,6 +62,8 @@ type node struct {
 	meant map[capacity.ClassKey]*capacity.Class
 	// tainted are the taints that Ledger.notice has reported for this node. Each is reported once.
 	tainted []corev1.Taint
+	// planned is the memory in bytes of the DaemonSets and of all pods that were planned here, bound ones among them.
+	planned int64
 }
 
 // daemonGrace is how long capacity for a DaemonSet's pod is kept on an initialized node where the pod is missing. It is long because the
@@ -68,35 +71,16 @@ type node struct {
 const daemonGrace = time.Minute
 
 // NodeStatus is what the scheduler's cache shows of a Node.
-type NodeStatus struct {
-	ProviderID string
-	// Managed: the node belongs to a pool, and the ledger watches it until it is Initialized.
-	Managed     bool
-	Registered  bool
-	Initialized bool
-	// KubeletReady: the kubelet reports Ready. Ready: and the not-ready taint that follows it is gone, too.
-	KubeletReady, Ready bool
-	// Labels are shared and must not be changed; nil: not known.
-	Labels map[string]string
-	// Taints are those the scheduler sees, without those that the informer's transform hides.
-	Taints []corev1.Taint
-	// Expected are taints that nodes of its pool are known to get although the pool doesn't declare them.
-	Expected []corev1.Taint
-	// Unread: what it leaves for pods isn't known before its kubelet has registered.
-	Unread bool
-	// Drivers are the CSI drivers on its CSINode and, in the form of capacity.StorageOf, the storage classes with capacity published for
-	// it.
-	Drivers []string
-	// VolumeLimits is how many volumes of a driver can be attached, and how many bytes of storage are published. What is not listed has
-	// no limit.
-	VolumeLimits map[string]int64
-}
+type NodeStatus = nodestatus.Status
 
 // AddNode adds a node that is to be launched or (after a restart) is being launched, under its claim's name.
 func (l *Ledger) AddNode(claim string, template *capacity.Node, daemons map[string]capacity.Resources, launched bool, now time.Time) {
 	n := l.node(claim)
 	n.claim, n.template, n.launched, n.launchedAt = claim, template, launched, now
 	n.daemons = daemons
+	for _, d := range daemons {
+		n.planned += d[corev1.ResourceMemory]
+	}
 }
 
 // RecoverNode is AddNode for a node that was launched before this process began. Its time limits start now: its kubelet may have
@@ -166,6 +150,7 @@ func (l *Ledger) Named(claim, name, providerID string) {
 			s.node = n
 			n.add(s)
 		}
+		n.planned += other.planned
 		for _, c := range other.chunks {
 			c.node = n
 			n.chunks = append(n.chunks, c)
@@ -228,7 +213,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 		n.daemonsEnd = now.Add(daemonGrace)
 	}
 	for _, s := range slices.Clone(n.slots) {
-		if s.ready && n.waits(s.class.Class) != nil {
+		if s.ready && s.waits() != nil {
 			l.unready(s)
 		}
 	}

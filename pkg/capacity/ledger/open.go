@@ -3,7 +3,6 @@ package ledger
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -26,38 +25,30 @@ func (n *node) waitsUntil(c *capacity.Class, bind capacity.BindTime) error {
 		return reasons.ErrNotLaunched
 	case n.status.Managed && n.claim == "" && !n.status.Registered && !n.status.Initialized:
 		return reasons.ErrUnclaimed // its kubelet was faster than our record of the launch: what is planned for it isn't known here
-	case !n.status.Managed || n.status.Initialized:
-	case n.status.Unread && !n.status.Registered:
-		return reasons.ErrUnread
-	case bind == capacity.BindInitialized, bind == capacity.BindReady && !n.status.Ready, bind == capacity.BindRegistered && !n.status.Registered:
-		return reasons.NotYet{Class: c}
 	}
-	if n.status.Managed && !n.status.Initialized {
-		// Once the node is initialized, a taint is not waited for: the filters refuse the node and the pod is planned again.
-		if t := capacity.Untolerated(c.Tolerations, n.status.Taints); t != nil {
-			return reasons.Tainted{Taint: t}
-		}
-		if t := capacity.Untolerated(c.Tolerations, n.status.Expected); t != nil && !n.status.Ready {
-			return reasons.Undeclared{Taint: t}
-		}
+	return n.status.Waits(c, bind)
+}
+
+// waits returns why no pod can be bound to the slot now, or nil if one can. The pods planned first have memory that the node has in any case; the
+// others wait for its kubelet to show how much there is, or it would reject them.
+func (s *slot) waits() error {
+	if err := s.node.waits(s.class.Class); err != nil {
+		return err
 	}
-	if n.status.Managed {
-		for _, d := range c.Drivers {
-			if !slices.Contains(n.status.Drivers, d) {
-				return reasons.NoDriver(d)
-			}
-		}
+	// What was bound to a recovered node before isn't known here.
+	if n := s.node; n.status.Uncertain(s.class.Class) && (n.recovered || s.planned > n.status.CertainMemory) {
+		return reasons.ErrUncertain
 	}
 	return nil
 }
 
 func waitReason(s *slot) string {
-	if err := s.node.waits(s.class.Class); err != nil {
+	if err := s.waits(); err != nil {
 		return err.Error()
 	}
 	if s.group != nil {
 		for _, o := range s.group.slots {
-			if o.node.waits(o.class.Class) != nil {
+			if o.waits() != nil {
 				return "other nodes of its plan are being launched: pods that depend on each other by topology spread or affinity start together"
 			}
 		}
@@ -76,7 +67,7 @@ func (l *Ledger) openNode(n *node) {
 			if !slices.Contains(groups, s.group) {
 				groups = append(groups, s.group)
 			}
-		case !s.ready && !s.behind && n.waits(s.class.Class) == nil:
+		case !s.ready && !s.behind && s.waits() == nil:
 			s.ready = true
 			touched[s.class] = true
 		}
@@ -96,7 +87,7 @@ func (l *Ledger) openNode(n *node) {
 // openGroup makes all slots of a group ready, or none.
 func (l *Ledger) openGroup(g *group) {
 	for _, s := range g.slots {
-		if !s.ready && s.node.waits(s.class.Class) != nil {
+		if !s.ready && s.waits() != nil {
 			return
 		}
 	}
@@ -397,48 +388,6 @@ func (p *pod) awaits() *node {
 		return s.node
 	}
 	return nil
-}
-
-// String is for tests and debugging: one line per node and pod.
-func (l *Ledger) String() string {
-	var b strings.Builder
-	keys := make([]string, 0, len(l.nodes))
-	for k := range l.nodes {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		n := l.nodes[k]
-		fmt.Fprintf(&b, "node %s name=%q cached=%t slots=", k, n.name, n.cached)
-		for i, s := range n.slots {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, "%s#%d", s.class.Key, s.order)
-			if s.ready {
-				b.WriteByte('!')
-			}
-			if s.pod != nil {
-				fmt.Fprintf(&b, "=%s", s.pod.ref.UID)
-			}
-			if s.owner != "" {
-				fmt.Fprintf(&b, "~%s", s.owner)
-			}
-		}
-		if len(n.chunks) > 0 {
-			fmt.Fprintf(&b, " chunks=%d", len(n.chunks))
-		}
-		b.WriteByte('\n')
-	}
-	uids := make([]types.UID, 0, len(l.pods))
-	for uid := range l.pods {
-		uids = append(uids, uid)
-	}
-	slices.Sort(uids)
-	for _, uid := range uids {
-		fmt.Fprintf(&b, "pod %s %s %s\n", uid, stateNames[l.pods[uid].state], l.Explain(uid))
-	}
-	return b.String()
 }
 
 var stateNames = [...]string{"unknown", "queued", "planned", "open", "assumed", "refused"}

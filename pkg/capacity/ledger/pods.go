@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -50,7 +51,7 @@ func (l *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(n
 			p.stale = false
 		}
 	case Open:
-		if s := p.slot; s != nil && s.node.waits(s.class.Class) != nil {
+		if s := p.slot; s != nil && s.waits() != nil {
 			l.unready(s) // the node has got a taint, say, since the pod was opened: it waits as it would have before
 		}
 		switch {
@@ -287,6 +288,7 @@ func (l *Ledger) drop(s *slot) {
 		s.pod.slot = nil
 	}
 	s.node.remove(s)
+	s.node.planned -= s.class.Requests[corev1.ResourceMemory]
 	if s.group != nil {
 		i := slices.Index(s.group.slots, s)
 		s.group.slots = slices.Delete(s.group.slots, i, i+1)

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/nodestatus"
 )
 
 // A pod that would be evicted from a node that isn't Ready waits until the node is Ready, and its gate closes again when the node no
@@ -84,7 +85,7 @@ func TestUnreadUserData(t *testing.T) {
 	for _, step := range []struct {
 		st   NodeStatus
 		shut bool
-	}{{NodeStatus{Managed: true, Unread: true}, true}, {NodeStatus{Managed: true, Unread: true, Registered: true}, false}} {
+	}{{NodeStatus{Managed: true, CertainMemory: nodestatus.NothingCertain}, true}, {NodeStatus{Managed: true, CertainMemory: nodestatus.NothingCertain, Registered: true}, false}} {
 		l.Cached("n1", step.st, now)
 		if shut, why := l.Gate("a"); shut != step.shut {
 			t.Errorf("%+v: gate shut: %t (%s), want %t", step.st, shut, why, step.shut)

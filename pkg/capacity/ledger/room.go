@@ -115,6 +115,9 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) error {
 		if err := n.early(ask.Class, ask.DaemonSet); err != nil {
 			return err
 		}
+		if !ask.DaemonSet && n.cached && n.status.Uncertain(ask.Class) {
+			return reasons.ErrUncertain // it is planned for instead, behind the pods that were there before
+		}
 	}
 	if ask.DaemonSet {
 		return nil

@@ -57,7 +57,7 @@ func (l *Ledger) reclassed(old *slot, c *class) *slot {
 	}
 	l.seq++
 	s := l.book(c, old.node, old.group, l.seq)
-	s.ready = s.node.waits(c.Class) == nil && (old.group == nil || old.ready)
+	s.ready = s.waits() == nil && (old.group == nil || old.ready)
 	l.hold(s, old.owner)
 	freed := l.freed
 	l.drop(old)

@@ -8,7 +8,7 @@ func (l *Ledger) tell(n *node) {
 	}
 	var changed []*class
 	for _, s := range n.slots {
-		if err := n.waits(s.class.Class); !s.ready && err != nil && err.Error() != s.told {
+		if err := s.waits(); !s.ready && err != nil && err.Error() != s.told {
 			s.told, s.news = err.Error(), true
 			changed = append(changed, s.class)
 		}

@@ -3,12 +3,15 @@ package planned
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/nodestatus"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -44,6 +47,9 @@ func Annotations(n *capacity.PlannedNode) map[string]string {
 	if n.Pool.Unread {
 		out[objects.AnnotationUnread] = "true"
 	}
+	if share := certainShare(n); share < 1 {
+		out[objects.AnnotationCertainMemory] = strconv.FormatFloat(share, 'f', 3, 64)
+	}
 	for i := range n.Offers {
 		if n.Offers[i].Offer.PriceOverlaid {
 			out[annotationPriceOverlaid] = "true"
@@ -53,6 +59,30 @@ func Annotations(n *capacity.PlannedNode) map[string]string {
 		}
 	}
 	return out
+}
+
+// certainShare returns which share of the memory for pods a node has in any case, whichever of its offerings is bought.
+func certainShare(n *capacity.PlannedNode) float64 {
+	share := 1.0
+	for i := range n.Offers {
+		t := n.Offers[i].Type
+		if all := t.Allocatable[corev1.ResourceMemory]; t.CertainMemory > 0 && all > 0 {
+			share = min(share, math.Floor(1000*float64(t.CertainMemory)/float64(all))/1000)
+		}
+	}
+	return share
+}
+
+// CertainMemory returns nodestatus.Status.CertainMemory of a Node.
+func CertainMemory(n *corev1.Node) int64 {
+	if n.Annotations[objects.AnnotationUnread] == "true" {
+		return nodestatus.NothingCertain
+	}
+	share, err := strconv.ParseFloat(n.Annotations[objects.AnnotationCertainMemory], 64)
+	if err != nil || !(share >= 0 && share < 1) { // also NaN
+		return 0
+	}
+	return max(1, int64(share*float64(n.Status.Allocatable.Memory().Value())))
 }
 
 // BootsAs returns a string that is equal for nodes that boot alike: those of one pool and node class with the same kind of image, which

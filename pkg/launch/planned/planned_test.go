@@ -4,9 +4,44 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/nodestatus"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
+
+// What is certain of a node's memory is the smallest share of all types that may be bought, and is found again on its Node.
+func TestCertainMemory(t *testing.T) {
+	offer := func(memory, certain int64) capacity.NodeOffer {
+		return capacity.NodeOffer{Type: &capacity.InstanceType{Allocatable: capacity.Resources{corev1.ResourceMemory: memory}, CertainMemory: certain}, Offer: capacity.Offer{}}
+	}
+	for name, tc := range map[string]struct {
+		offers []capacity.NodeOffer
+		unread bool
+		want   int64 // of 2,000 bytes
+	}{
+		"known":                {offers: []capacity.NodeOffer{offer(1000, 0), offer(3000, 0)}},
+		"one of two is known":  {offers: []capacity.NodeOffer{offer(1000, 0), offer(3000, 2817)}, want: 1878},
+		"the smallest share":   {offers: []capacity.NodeOffer{offer(1000, 950), offer(3000, 2700)}, want: 1800},
+		"next to nothing":      {offers: []capacity.NodeOffer{offer(1000000, 1)}, want: 1},
+		"user data isn't read": {offers: []capacity.NodeOffer{offer(1000, 950)}, unread: true, want: nodestatus.NothingCertain},
+	} {
+		annotations := Annotations(&capacity.PlannedNode{Pool: &capacity.Pool{Unread: tc.unread}, Offers: tc.offers})
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2000")}}}
+		if got := CertainMemory(node); got != tc.want {
+			t.Errorf("%s: %d bytes are certain, want %d (%v)", name, got, tc.want, annotations)
+		}
+	}
+	for _, odd := range []string{"", "x", "-1", "1", "2", "NaN"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{objects.AnnotationCertainMemory: odd}}}
+		if got := CertainMemory(node); got != 0 {
+			t.Errorf("annotation %q: %d bytes are certain", odd, got)
+		}
+	}
+}
 
 func TestNodesThatBootAlike(t *testing.T) {
 	node := func(os string, devices ...corev1.ResourceName) *capacity.Node {

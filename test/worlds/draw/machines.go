@@ -25,7 +25,8 @@ func (g *generator) machines() {
 		Seed: g.w.Seed, Speed: 20, Boot: kubelet.Boot{Median: median, P95: time.Duration(float64(median) * (1.2 + 2*g.Float64()))},
 	}
 	g.tell("boot %v", median.Round(time.Second))
-	// What is drawn for each type must not change what is drawn after it. Half of the worlds have the scheduler's default, 7.5 %.
+	// What is drawn for each type must not change what is drawn after it. The scheduler plans with its default, 7.5 %, which is too little for some
+	// machines of half of the worlds.
 	g.w.MemoryOverhead = 0.075
 	if g.w.Seed%2 == 0 {
 		g.w.MemoryOverhead = 0.12

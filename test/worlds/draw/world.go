@@ -36,7 +36,7 @@ type World struct {
 	EC2     ec2.Config
 	Kubelet kubelet.Config
 	Limits  []Limit
-	// MemoryOverhead is the scheduler's vmMemoryOverheadPercent: no machine of the world keeps more of its memory.
+	// MemoryOverhead is the share of its memory that a machine of the world keeps at most. The scheduler doesn't know it: it has its default, 7.5 %.
 	MemoryOverhead float64
 	// StartupTaint is the key of the taint that an agent removes from each node some time after it is Ready; empty: there is none.
 	StartupTaint string

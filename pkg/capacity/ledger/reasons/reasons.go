@@ -19,6 +19,7 @@ var (
 	ErrNotLaunched = errors.New("its node is being launched")
 	ErrUnclaimed   = errors.New("its node has not registered yet, and the NodeClaim that it belongs to isn't known")
 	ErrUnread      = errors.New("its node has not registered yet, and its user data can't be read: what it leaves for pods isn't known before")
+	ErrUncertain   = errors.New("its node has not registered yet, and no node of its instance type and image has shown how much memory there is for pods")
 	// ErrApart: the pod must not share the node with a pod that is planned there.
 	ErrApart = errors.New("anti-affinity to a pod planned for the node")
 )

@@ -1,0 +1,74 @@
+// Package nodestatus says which pods a Node can take, by what the scheduler's cache shows of it.
+package nodestatus
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/reasons"
+)
+
+// NothingCertain stands for a node that may have less of every resource than planned until its kubelet has registered, because its user data
+// can't be read.
+const NothingCertain = -1
+
+// Status is what the scheduler's cache shows of a Node.
+type Status struct {
+	ProviderID string
+	// Managed: the node belongs to a pool, and the ledger watches it until it is Initialized.
+	Managed     bool
+	Registered  bool
+	Initialized bool
+	// KubeletReady: the kubelet reports Ready. Ready: and the not-ready taint that follows it is gone, too.
+	KubeletReady, Ready bool
+	// Labels are shared and must not be changed; nil: not known.
+	Labels map[string]string
+	// Taints are those the scheduler sees, without those that the informer's transform hides.
+	Taints []corev1.Taint
+	// Expected are taints that nodes of its pool are known to get although the pool doesn't declare them.
+	Expected []corev1.Taint
+	// CertainMemory is how many bytes of its memory for pods it has in any case, until its kubelet has registered; 0: all of it,
+	// NothingCertain: it may have less of every resource.
+	CertainMemory int64
+	// Drivers are the CSI drivers on its CSINode and, in the form of capacity.StorageOf, the storage classes with capacity published for
+	// it.
+	Drivers []string
+	// VolumeLimits is how many volumes of a driver can be attached, and how many bytes of storage are published. What is not listed has
+	// no limit.
+	VolumeLimits map[string]int64
+}
+
+// Waits returns why pods of the class can't be bound to the node yet, or nil if they can; bind is the earliest time for them.
+func (s *Status) Waits(c *capacity.Class, bind capacity.BindTime) error {
+	if !s.Managed {
+		return nil
+	}
+	if !s.Initialized {
+		switch {
+		case s.CertainMemory == NothingCertain && !s.Registered:
+			return reasons.ErrUnread
+		case bind == capacity.BindInitialized, bind == capacity.BindReady && !s.Ready, bind == capacity.BindRegistered && !s.Registered:
+			return reasons.NotYet{Class: c}
+		}
+		// Once the node is initialized, a taint is not waited for: the filters refuse the node and the pod is planned again.
+		if t := capacity.Untolerated(c.Tolerations, s.Taints); t != nil {
+			return reasons.Tainted{Taint: t}
+		}
+		if t := capacity.Untolerated(c.Tolerations, s.Expected); t != nil && !s.Ready {
+			return reasons.Undeclared{Taint: t}
+		}
+	}
+	for _, d := range c.Drivers {
+		if !slices.Contains(s.Drivers, d) {
+			return reasons.NoDriver(d)
+		}
+	}
+	return nil
+}
+
+// Uncertain reports whether pods of the class need memory, of which the node may turn out to have less than planned.
+func (s *Status) Uncertain(c *capacity.Class) bool {
+	return s.CertainMemory > 0 && !s.Registered && c.Requests[corev1.ResourceMemory] > 0
+}
