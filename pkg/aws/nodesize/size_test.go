@@ -336,7 +336,7 @@ func TestWhatKubeletsKeep(t *testing.T) {
 // Until a node has shown its memory, what 12.5 % of overhead leave is certain; then all is.
 func TestCertain(t *testing.T) {
 	settings := func(overhead float64) *Settings {
-		s, err := SettingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.FamilyOf(ec2nc.AMIFamilyAL2023), Config{Overhead: overhead})
+		s, err := SettingsOf(&ec2nc.EC2NodeClassSpec{}, bootstrap.AL2023, Config{Overhead: overhead})
 		if err != nil {
 			t.Fatal(err)
 		}
