@@ -11,13 +11,13 @@ import (
 
 // counts is a report in numbers.
 type counts struct {
-	Pods, Planned, AsPlanned, Joined, Replanned, Displaced, Daemons, Nodes, GivenBack, Binds, Late, Refused int
-	Off, Empty, Idle, Beyond, Wrong, Stranded, Odd                                                          int
+	Pods, Planned, AsPlanned, Joined, Replanned, Displaced, Short, Daemons, Nodes, GivenBack, Binds, Late, Refused int
+	Off, Empty, Idle, Beyond, Wrong, Stranded, Odd                                                                 int
 }
 
 func countsOf(r *Report) counts {
 	return counts{
-		r.Pods, r.Planned, r.AsPlanned, r.Joined, r.Replanned, r.Displaced, r.Daemons, r.Nodes, r.GivenBack, r.Binds, r.Late, r.Refused,
+		r.Pods, r.Planned, r.AsPlanned, r.Joined, r.Replanned, r.Displaced, r.Short, r.Daemons, r.Nodes, r.GivenBack, r.Binds, r.Late, r.Refused,
 		len(r.Off), len(r.Empty), len(r.Idle), len(r.Beyond), len(r.Wrong), len(r.Stranded), len(r.Odd),
 	}
 }
@@ -97,6 +97,12 @@ func TestJudge(t *testing.T) {
 			j.launch(j.claim("c2", "l", j.pod("c", "1")), "n2", "1")
 			j.bind(a, "n2")
 		}, counts{Pods: 2, Planned: 1, Displaced: 1, Nodes: 2, Binds: 2, Refused: 1}},
+		{"its machine has less memory than planned", func(j *journal) {
+			j.launchForTwo("7Gi")
+		}, counts{Pods: 2, Planned: 2, AsPlanned: 1, Short: 1, Nodes: 2, Binds: 2}},
+		{"its machine has less memory than planned, and enough", func(j *journal) {
+			j.launchForTwo("8Gi")
+		}, counts{Pods: 2, Planned: 2, AsPlanned: 1, Off: 1, Nodes: 2, Binds: 2}},
 		{"a node comes when its pod has gone", func(j *journal) {
 			a := j.pod("a", "1")
 			c := j.claim("c1", "k", a)
@@ -231,7 +237,7 @@ func TestFidelity(t *testing.T) {
 	if got := r.Fidelity(); got != 1 {
 		t.Errorf("nothing was planned: %v, want 1", got)
 	}
-	r.Add(&Report{Planned: 8, AsPlanned: 5, Replanned: 1, Displaced: 1})
+	r.Add(&Report{Planned: 9, AsPlanned: 5, Replanned: 1, Displaced: 1, Short: 1})
 	r.Add(&Report{Planned: 4, AsPlanned: 3, Off: []string{"one"}})
 	if got, want := r.Fidelity(), 0.8; got != want {
 		t.Errorf("%v, want %v", got, want)

@@ -41,9 +41,9 @@ type Evidence struct {
 // Report is the result. Its lists hold the faults, one line each.
 type Report struct {
 	// Pods counts those that were bound, without DaemonSet pods; Planned those of them for which a NodeClaim has, or had, a slot.
-	// AsPlanned, Replanned and Displaced are parts of Planned; Joined, with slots recorded after the NodeClaim was created, is a part
+	// AsPlanned, Replanned, Displaced and Short are parts of Planned; Joined, with slots recorded after the NodeClaim was created, is a part
 	// of AsPlanned.
-	Pods, Planned, AsPlanned, Joined, Replanned, Displaced int
+	Pods, Planned, AsPlanned, Joined, Replanned, Displaced, Short int
 	// Daemons counts bound DaemonSet pods, Claims the NodeClaims created, Nodes the Nodes made from them, GivenBack those of them that
 	// were deleted before any pod was bound to them. Binds counts the checked binds, Late those of them that are only right in another
 	// order than that of the writes.
@@ -99,9 +99,9 @@ func Judge(ctx context.Context, e *Evidence) (*Report, error) {
 	return r, nil
 }
 
-// Fidelity returns the share of planned pods that are as planned, without those that were replanned or displaced; 1 if there are none.
+// Fidelity returns the share of planned pods that are as planned, without those that were replanned, displaced or short of memory; 1 if there are none.
 func (r *Report) Fidelity() float64 {
-	of := r.Planned - r.Replanned - r.Displaced
+	of := r.Planned - r.Replanned - r.Displaced - r.Short
 	if of == 0 {
 		return 1
 	}
@@ -130,7 +130,7 @@ func (r *Report) Add(o *Report) {
 		to *int
 		n  int
 	}{
-		{&r.Pods, o.Pods}, {&r.Planned, o.Planned}, {&r.AsPlanned, o.AsPlanned}, {&r.Joined, o.Joined}, {&r.Replanned, o.Replanned}, {&r.Displaced, o.Displaced}, {&r.Daemons, o.Daemons},
+		{&r.Pods, o.Pods}, {&r.Planned, o.Planned}, {&r.AsPlanned, o.AsPlanned}, {&r.Joined, o.Joined}, {&r.Replanned, o.Replanned}, {&r.Displaced, o.Displaced}, {&r.Short, o.Short}, {&r.Daemons, o.Daemons},
 		{&r.Claims, o.Claims}, {&r.Nodes, o.Nodes}, {&r.GivenBack, o.GivenBack}, {&r.Binds, o.Binds}, {&r.Late, o.Late}, {&r.Refused, o.Refused}, {&r.Ended, o.Ended}, {&r.Evicted, o.Evicted},
 	} {
 		*n.to += n.n
@@ -146,8 +146,8 @@ func (r *Report) Add(o *Report) {
 // String returns the report in one line.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d pods on %d nodes (%d given back): %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d found room; %d daemons, %d refused, %d binds checked (%d late); %d nodes emptied, %d pods evicted",
-		r.Pods, r.Nodes, r.GivenBack, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Displaced, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late, r.Ended, r.Evicted)
+	fmt.Fprintf(&b, "%d pods on %d nodes (%d given back): %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d short of memory, %d found room; %d daemons, %d refused, %d binds checked (%d late); %d nodes emptied, %d pods evicted",
+		r.Pods, r.Nodes, r.GivenBack, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Displaced, r.Short, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late, r.Ended, r.Evicted)
 	for _, l := range []struct {
 		what  string
 		lines []string

@@ -49,6 +49,8 @@ type node struct {
 	providerID       string
 	created, deleted uint64
 	taken            int // pods that were bound here, without DaemonSet pods
+	// Memory for pods in bytes: as the Node was made, and as its kubelet reported it when it registered; 0: it has not.
+	promised, reported int64
 }
 
 // claim is the history of one NodeClaim. Slots are in the order in which they were recorded, each in its last state.
@@ -116,8 +118,11 @@ func (h *history) takePod(e record.Event, o *corev1.Pod, byName map[string]types
 func (h *history) takeNode(e record.Event, o *corev1.Node, byName map[string]types.UID) {
 	n := h.nodes[o.UID]
 	if n == nil {
-		n = &node{name: o.Name, created: e.Revision}
+		n = &node{name: o.Name, created: e.Revision, promised: o.Status.Allocatable.Memory().Value()}
 		h.nodes[o.UID] = n
+	}
+	if o.Labels[karpv1.NodeRegisteredLabelKey] == "true" && n.reported == 0 {
+		n.reported = o.Status.Allocatable.Memory().Value()
 	}
 	byName[o.Name] = o.UID
 	if o.Spec.ProviderID != "" {

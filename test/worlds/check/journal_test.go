@@ -114,10 +114,27 @@ func (j *journal) launch(c *karpv1.NodeClaim, node, cpu string) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID("uid-" + node), Labels: map[string]string{corev1.LabelHostname: node, karpv1.NodePoolLabelKey: "p"}},
 		Spec: corev1.NodeSpec{ProviderID: c.Status.ProviderID, Taints: []corev1.Taint{
 			{Key: karpv1.UnregisteredTaintKey, Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse("10")}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("9Gi"), corev1.ResourcePods: resource.MustParse("10")}},
 	}
 	j.write(watch.Added, n)
 	return n
+}
+
+// launchForTwo records a launch for two pods of 4 GiB with 9 GiB for them, its registration with so much, and that one of them goes to another node.
+func (j *journal) launchForTwo(memory string) {
+	big := func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("4Gi")
+	}
+	a, b := j.pod("a", "1", big), j.pod("b", "1", big)
+	n1 := j.launch(j.claim("c1", "k", a, b), "n1", "2")
+	j.bind(a, "n1")
+	n1.Labels[karpv1.NodeRegisteredLabelKey] = "true"
+	n1.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse(memory)
+	j.write(watch.Modified, n1)
+	other := j.pod("other", "1")
+	j.launch(j.claim("c2", "l", other), "n2", "2")
+	j.end(other)
+	j.bind(b, "n2")
 }
 
 // instance records a launched instance with the tag of a NodeClaim.

@@ -15,8 +15,9 @@ type tally struct {
 	// planned pods that were bound, and the number of them that were replanned.
 	planned   map[types.UID]bool
 	replanned int
-	// priority of its pods.
+	// priority of its pods, and the memory that each requests, in bytes.
 	priority int32
+	memory   int64
 	// want and got are the numbers of slots and of planned pods by node; first is want without slots recorded later.
 	want, got, first map[types.UID]int
 }
@@ -46,10 +47,13 @@ func (h *history) judgePlacements(r *Report) {
 		off := max(0, min(len(t.planned)-t.replanned, slots)-filled)
 		displaced := min(off, h.displaced(t, classes))
 		off -= displaced
+		short := min(off, h.short(t))
+		off -= short
 		r.Planned += len(t.planned)
 		r.Replanned += t.replanned
 		r.Displaced += displaced
-		r.AsPlanned += len(t.planned) - t.replanned - displaced - off
+		r.Short += short
+		r.AsPlanned += len(t.planned) - t.replanned - displaced - short - off
 		r.Joined += joined
 		if off > 0 {
 			r.Off = append(r.Off, fmt.Sprintf("%d of class %s: %s", off, name, h.differences(t)))
@@ -76,6 +80,31 @@ func (h *history) displaced(t *tally, classes map[string]*tally) int {
 		n += min(max(0, intruders), max(0, want-t.got[uid]))
 	}
 	return n
+}
+
+// short returns how many slots of the class have too little memory on nodes that turned out, when they registered, to have less than was planned.
+func (h *history) short(t *tally) int {
+	n := 0
+	for uid, want := range t.want {
+		at := h.nodes[uid]
+		if at == nil || at.reported == 0 || at.reported >= at.promised || t.memory == 0 {
+			continue
+		}
+		used := int64(0)
+		for _, p := range h.pods {
+			if p.bound != 0 && p.node == uid {
+				used += memory(p.last)
+			}
+		}
+		free := max(0, at.reported-used) / t.memory
+		n += max(0, want-t.got[uid]-int(free))
+	}
+	return n
+}
+
+func memory(p *corev1.Pod) int64 {
+	m := requests(p)[corev1.ResourceMemory]
+	return m.Value()
 }
 
 // tallies returns one tally per class.
@@ -130,7 +159,7 @@ func (h *history) tallies() map[string]*tally {
 		}
 		t := of(name)
 		t.planned[uid] = true
-		t.priority = priority(p.last)
+		t.priority, t.memory = priority(p.last), memory(p.last)
 		t.got[p.node]++
 		if failed[uid] {
 			t.replanned++
