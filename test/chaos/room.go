@@ -100,5 +100,19 @@ func (r *room) look(v *view, now time.Time) (int, error) {
 				name, u.all.cpu, u.all.memory, u.all.pods, have.cpu, have.memory, have.pods)
 		}
 	}
-	return len(used), nil
+	return len(used), r.rejected(v, now)
+}
+
+// rejected returns an error if a kubelet has rejected a pod because its machine has less memory than the scheduler had planned with.
+func (r *room) rejected(v *view, now time.Time) error {
+	if !now.After(r.together) {
+		return nil
+	}
+	for _, p := range v.podsInOrder() {
+		n := v.nodes[p.Spec.NodeName]
+		if p.Status.Phase == corev1.PodFailed && p.Status.Reason == "OutOfmemory" && p.Labels[appLabel] != daemon && n != nil && !r.crowded.Has(n.UID) {
+			return fmt.Errorf("the kubelet of node %s has rejected %s: %s", n.Name, p.Name, p.Status.Message)
+		}
+	}
+	return nil
 }

@@ -58,3 +58,29 @@ func TestRoom(t *testing.T) {
 		})
 	}
 }
+
+// A kubelet that rejects a pod because its machine keeps more memory than planned is a violation; one on a Node that two leaders have filled isn't, nor is one
+// that rejects a DaemonSet's pod or for another reason.
+func TestRejected(t *testing.T) {
+	for _, tc := range []struct {
+		name, reason, app string
+		crowded           bool
+		bad               bool
+	}{
+		{name: "a pod", reason: "OutOfmemory", app: "web", bad: true},
+		{name: "on a crowded node", reason: "OutOfmemory", app: "web", crowded: true},
+		{name: "of a DaemonSet", reason: "OutOfmemory", app: daemon},
+		{name: "for another reason", reason: "OutOfpods", app: "web"},
+	} {
+		r := newRoom()
+		if tc.crowded {
+			r.crowded.Insert("n")
+		}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Labels: map[string]string{appLabel: tc.app}}, Spec: corev1.PodSpec{NodeName: "n"}}
+		p.Status.Phase, p.Status.Reason = corev1.PodFailed, tc.reason
+		v := &view{nodes: map[string]*corev1.Node{"n": {ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}}, pods: map[types.UID]*corev1.Pod{"p": p}}
+		if _, err := r.look(v, time.Unix(1, 0)); (err != nil) != tc.bad {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}

@@ -60,6 +60,8 @@ type setting struct {
 	hideNetwork, reuseAddresses, throttle bool
 	// patience is how long the node lifecycle controller waits for a silent node, monitor how often it looks.
 	patience, monitor time.Duration
+	// overhead is the share of its memory that a machine keeps at most; 0: the usual. Schedulers plan with 7.5 %.
+	overhead float64
 	// kubelets and cloud change further configuration; each may be nil.
 	kubelets func(*kubelet.Config)
 	cloud    func(*ec2.Config)
@@ -68,6 +70,9 @@ type setting struct {
 // drawn returns a random setting for a history.
 func drawn(seed uint64, r *rand.Rand) setting {
 	s := setting{seed: seed, boot: kubelet.Boot{Median: 30 * time.Second}, monitor: 5 * time.Second, patience: 50 * time.Second}
+	if seed%2 == 0 {
+		s.overhead = 0.12
+	}
 	if r.IntN(4) == 0 {
 		s.boot.Never = 0.15
 	}
@@ -89,6 +94,9 @@ func newWorld(scheme *runtime.Scheme, s setting, cloudEnds func(providerID strin
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	kubelets := kubelet.Config{Client: kubernetes.NewForConfigOrDie(w.api.Client().Config()), Seed: s.seed, Boot: s.boot}
+	if s.overhead > 0 {
+		kubelets.Overhead = kubelet.DrawnOverhead(s.seed, 0.01, s.overhead)
+	}
 	if s.kubelets != nil {
 		s.kubelets(&kubelets)
 	}
