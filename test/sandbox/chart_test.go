@@ -360,9 +360,6 @@ func TestChartBesideTheScheduler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if without := in.status(url+"/metrics", ""); without != http.StatusForbidden {
-		t.Errorf("metrics without a token: %d", without)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	// The API server takes a moment to know a new binding.
@@ -370,6 +367,27 @@ func TestChartBesideTheScheduler(t *testing.T) {
 		return in.status(url+"/metrics", prometheus.BearerToken) == http.StatusOK, nil
 	}); err != nil {
 		t.Errorf("metrics with the token of a ServiceAccount that may read them: %v", err)
+	}
+	in.guarded(url, prometheus.BearerToken)
+}
+
+// guarded checks that the scheduler's server answers probes to everybody, and anything else only to those who may ask for it: the token's owner may read
+// /metrics, and nothing else.
+func (in *installed) guarded(url, token string) {
+	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
+		if status := in.status(url+path, ""); status != http.StatusOK {
+			in.t.Errorf("%s without a token: %d", path, status)
+		}
+	}
+	for _, path := range []string{"/metrics", "/metrics/resources", "/configz", "/debug/pprof/", "/debug/pprof/heap", "/debug/flags/v", "/flagz", "/statusz", "/"} {
+		for who, bearer := range map[string]string{"nobody": "", "an impostor": "no-token"} {
+			if status := in.status(url+path, bearer); status != http.StatusForbidden && status != http.StatusUnauthorized {
+				in.t.Errorf("%s for %s: %d", path, who, status)
+			}
+		}
+		if status := in.status(url+path, token); path != "/metrics" && status != http.StatusForbidden {
+			in.t.Errorf("%s for Prometheus, which may read metrics only: %d", path, status)
+		}
 	}
 }
 
