@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -76,7 +77,7 @@ func (a *account) begin(nc *ec2nc.EC2NodeClass) *resolution {
 func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes nodesize.Config) (*bootstrap.Family, *nodesize.Settings, error) {
 	f, err := bootstrap.FamilyOf(&nc.Spec)
 	if err == nil {
-		err = validate(nc, f)
+		err = validation.Class(nc, f)
 	}
 	if err != nil {
 		return f, nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
 )
 
 // publish makes a resolution the one that offerings are computed from, and reports its status.
@@ -130,7 +131,7 @@ func (r *resolution) conditions() []status.Condition {
 		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, "DependenciesNotReady", r.join.Error()))
 	default:
 		valid := ok(ec2nc.ConditionTypeValidationSucceeded)
-		valid.Message = unused(spec, r.family)
+		valid.Message = validation.Unused(spec, r.family)
 		if r.settings.Own.Script {
 			valid.Message = strings.Trim(valid.Message+"; "+unreadMessage, "; ")
 		}
