@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/permission"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
@@ -50,6 +51,7 @@ type resolution struct {
 	placed   lookup.Part[placementgroup.Group]
 	version  string                    // the Kubernetes version that the images were last looked up for
 	join     error                     // why user data can't be created yet
+	denied   *permission.Denial        // why EC2 would refuse launches
 	reported *ec2nc.EC2NodeClassStatus // the status last handed out
 }
 
