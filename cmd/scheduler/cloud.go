@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,6 +112,12 @@ func dedicatedClasses(store *store.Store) map[string]bool {
 		}
 	}
 	return out
+}
+
+// poolsOf returns the pools that use a node class, in the order in which they are tried, without instance types.
+func poolsOf(store *store.Store, class string) []*capacity.Pool {
+	pools := store.Pools(func(string) ([]*capacity.InstanceType, error) { return nil, nil })
+	return slices.DeleteFunc(pools, func(p *capacity.Pool) bool { return p.NodeClass != class })
 }
 
 func asksDedicated(r capacity.Requirements) bool {

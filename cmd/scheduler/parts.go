@@ -225,6 +225,7 @@ func (p *parts) connect(ctx context.Context) {
 		}
 	})
 	p.store.OnPool(func() { p.provider.OfferDedicated(dedicatedClasses(p.store)) })
+	p.provider.UsedBy(func(class string) []*capacity.Pool { return poolsOf(p.store, class) })
 	p.peers.OnChange(p.store.SharedChanged)
 	p.external.OnChange(p.launch.Ownership.HoldChanged)
 	p.external.OnChange(p.provider.HoldChanged)

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/permission"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -37,6 +38,8 @@ type resolved struct {
 	hash string
 	// unready is why nodes of the class can't be launched, naming object and field; nil when they can.
 	unready error
+	// denied is why EC2 would refuse launches from the class, which is then unready; nil: nothing is known that it would refuse.
+	denied *permission.Denial
 }
 
 // reservation returns the reservation with that id, or nil.
@@ -69,11 +72,15 @@ type class struct {
 	dedicated atomic.Bool
 	// nodeName is the form of the last node name seen; nil: none was seen.
 	nodeName atomic.Pointer[bootstrap.NameForm]
-	// nameSaid and kept are the object's annotations objects.AnnotationNodeName and objects.AnnotationLearned.
-	nameSaid, kept atomic.Pointer[string]
-	resolved       atomic.Pointer[resolved]
-	offers         offerCache
+	annotations
+	resolved atomic.Pointer[resolved]
+	// denied is the last answer about the permission to launch from spec.
+	denied atomic.Pointer[permission.Denial]
+	offers offerCache
 }
+
+// annotations are the object's annotations objects.AnnotationNodeName and objects.AnnotationLearned.
+type annotations struct{ nameSaid, kept atomic.Pointer[string] }
 
 func newClass(nc *ec2nc.EC2NodeClass) *class {
 	return &class{name: nc.Name, spec: nc, wake: make(chan struct{}, 1)}
@@ -90,6 +97,7 @@ func (c *class) set(nc *ec2nc.EC2NodeClass) (changed bool) {
 	}
 	c.spec = nc
 	c.resolved.Store(nil)
+	c.denied.Store(nil)
 	c.poke()
 	return true
 }

@@ -43,6 +43,9 @@ type Config struct {
 	// ReservedENIs is how many network interfaces pods don't use (CNI custom networking).
 	ReservedENIs int
 
+	// DisableDryRun: EC2 isn't asked with dry runs whether the role may launch from a class.
+	DisableDryRun bool
+
 	// Hold, if set, returns why at the moment no resources that were created for launches may be removed and no message taken from the
 	// queue (because another controller uses them, too); nil if they may.
 	Hold func() error

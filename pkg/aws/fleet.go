@@ -53,7 +53,16 @@ func (l *launcher) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	configs, market, err := l.configs(ctx, r, &w)
+	in, err := l.request(ctx, r, &w)
+	if err != nil {
+		return nil, err
+	}
+	return pack(in)
+}
+
+// request returns the request of a launch batch.
+func (l *launcher) request(ctx context.Context, r *resolved, w *capacity.LaunchBatch) (*ec2.CreateFleetInput, error) {
+	configs, market, err := l.configs(ctx, r, w)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +76,7 @@ func (l *launcher) Prepare(ctx context.Context, w capacity.LaunchBatch) ([]byte,
 		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: kind, Tags: sdk.SortedTags(tags)})
 	}
 	target(in, w.CapacityType, market, len(w.Prices) > 0)
-	return pack(in)
+	return in, nil
 }
 
 // templateKey are the properties in which the launch templates of a fleet's choices differ.

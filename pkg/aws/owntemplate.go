@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -41,13 +42,8 @@ type templateVersion struct {
 // class is invalid.
 func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg nodesize.Config) (*bootstrap.Family, *nodesize.Settings, error) {
 	f := bootstrap.Custom
-	if len(spec.SubnetSelectorTerms) == 0 {
-		return f, nil, errors.New("spec.subnetSelectorTerms: at least one term is required")
-	}
-	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *bootstrap.Family) error{validTags, validKubelet} {
-		if err := check(spec, f); err != nil {
-			return f, nil, err
-		}
+	if err := validation.Own(spec, f); err != nil {
+		return f, nil, err
 	}
 	s, err := nodesize.SettingsOf(spec, f, cfg)
 	return f, s, err

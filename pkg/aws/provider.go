@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/launchtemplate"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/permission"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -44,6 +45,8 @@ type Provider struct {
 	clock     clock.WithTicker
 	catalogue regions
 	counts    *capacityreservation.Counts
+	allowed   *permission.Checker
+	pools     func(nodeClass string) []*capacity.Pool
 }
 
 var _ cloudprovider.Provider = (*Provider)(nil)
@@ -90,6 +93,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	}
 	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.ClusterReader, p.Memory, own)
 	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, interruption.NewConfirmer(c.EC2, cfg.Clock, own), cfg.Hold)
+	p.allowed = permission.New(cfg.Clock, c.EC2, cfg.Hold, p.subjects)
 	p.Poller = instancestatus.NewPoller(c.EC2, cfg.Clock, cfg.Hold)
 	return p, nil
 }
@@ -103,7 +107,11 @@ func (p *Provider) OnInterruption(f func(context.Context, []capacity.Interruptio
 // Run refreshes everything until ctx ends; it returns when all of its goroutines have ended.
 func (p *Provider) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, loop := range append(p.catalogue.Loops(), p.expiries, p.removeUnused, p.ClusterReader.Keep, p.Queue.Listen, p.Poller.Poll) {
+	loops := append(p.catalogue.Loops(), p.expiries, p.removeUnused, p.ClusterReader.Keep, p.Queue.Listen, p.Poller.Poll)
+	if !p.cfg.DisableDryRun {
+		loops = append(loops, p.allowed.Run)
+	}
+	for _, loop := range loops {
 		wg.Go(func() { panics.Again(ctx, p.clock, "aws", loop) })
 	}
 	p.classes.run(ctx)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
 )
 
 // olderRequest is a recorded request as the version before recorded it.
@@ -65,7 +67,7 @@ func TestTheTagOfLaunchBatchesIsNotForUsers(t *testing.T) {
 	for _, key := range []string{"dovetail.sh/launch-batch", "dovetail.sh/wave"} {
 		nc := nodeClass()
 		nc.Spec.Tags = map[string]string{key: "x"}
-		if err := validTags(&nc.Spec, nil); err == nil {
+		if err := validation.Own(&nc.Spec, nil); err == nil {
 			t.Errorf("the tag %s is allowed", key)
 		}
 	}

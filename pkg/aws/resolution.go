@@ -14,8 +14,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/permission"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -49,6 +51,7 @@ type resolution struct {
 	placed   lookup.Part[placementgroup.Group]
 	version  string                    // the Kubernetes version that the images were last looked up for
 	join     error                     // why user data can't be created yet
+	denied   *permission.Denial        // why EC2 would refuse launches
 	reported *ec2nc.EC2NodeClassStatus // the status last handed out
 }
 
@@ -76,7 +79,7 @@ func (a *account) begin(nc *ec2nc.EC2NodeClass) *resolution {
 func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes nodesize.Config) (*bootstrap.Family, *nodesize.Settings, error) {
 	f, err := bootstrap.FamilyOf(&nc.Spec)
 	if err == nil {
-		err = validate(nc, f)
+		err = validation.Class(nc, f)
 	}
 	if err != nil {
 		return f, nil, err

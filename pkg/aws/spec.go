@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/capacityreservation"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
 )
 
 // options are the properties in which launch templates of one class can differ.
@@ -147,7 +148,7 @@ func metadataOptions(m *ec2nc.MetadataOptions, ipv6 bool) *ec2types.LaunchTempla
 func interfaces(r *resolved, o options) []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 	spec := &r.class.Spec
 	// EC2 accepts the setting for the public address only with a single interface; instances with several get none anyway.
-	addressed := max(1, addressedInterfaces(spec), int(o.efas))
+	addressed := max(1, validation.AddressedInterfaces(spec), int(o.efas))
 	one := func(card, dev int32, kind string) ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest {
 		n := ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{DeviceIndex: awssdk.Int32(dev), Groups: groupIDs(r)}
 		if kind != "" {

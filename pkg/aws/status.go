@@ -16,16 +16,18 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
 )
 
 // publish makes a resolution the one that offerings are computed from, and reports its status.
 func (s *classes) publish(ctx context.Context, c *class, r *resolution) {
+	r.denied = c.denied.Load()
 	conditions := r.conditions()
 	res := &resolved{
 		class: r.class, family: r.family, settings: r.settings,
 		subnets: r.subnets.Value, groups: r.groups.Value, images: r.images.Value, profile: r.profile.Value,
 		reservations: r.reserved.Value, reservedKnown: r.reserved.Known, placement: r.placed.Value,
-		unready: unready(r.class, conditions),
+		unready: unready(r.class, conditions), denied: r.denied,
 	}
 	if ca, known := s.account.cluster.ClusterCA(); known && r.invalid == nil { // Hash ends the process where the alias is malformed
 		res.hash = nodeclass.Kind.Hash(r.class, ca)
@@ -128,9 +130,11 @@ func (r *resolution) conditions() []status.Condition {
 		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, "Invalid", r.invalid.Error()))
 	case r.join != nil:
 		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, "DependenciesNotReady", r.join.Error()))
+	case r.denied != nil:
+		out = append(out, no(ec2nc.ConditionTypeValidationSucceeded, r.denied.Reason, r.denied.Message))
 	default:
 		valid := ok(ec2nc.ConditionTypeValidationSucceeded)
-		valid.Message = unused(spec, r.family)
+		valid.Message = validation.Unused(spec, r.family)
 		if r.settings.Own.Script {
 			valid.Message = strings.Trim(valid.Message+"; "+unreadMessage, "; ")
 		}

@@ -72,6 +72,9 @@ type NodeClasses interface {
 	// ReleaseClass removes what was made in the cloud for a class that is about to be deleted and that no claim uses any more. It may be
 	// called again.
 	ReleaseClass(ctx context.Context, nc status.Object) error
+	// UsedBy registers the function that returns the pools that use a node class, in the order in which they are tried. A cloud may check
+	// beforehand whether it would launch what they ask for.
+	UsedBy(pools func(nodeClass string) []*capacity.Pool)
 	// OnNodeClass registers a function that is called with what a class was resolved to: an object with the name, the generation and the
 	// status. It may block.
 	OnNodeClass(f func(resolved status.Object))

@@ -44,6 +44,9 @@ type Args struct {
 	// DefaultInstanceProfile is the instance profile of Provisioners and AWSNodeTemplates that name none.
 	DefaultInstanceProfile string `json:"defaultInstanceProfile,omitempty"`
 
+	// DisableDryRun: EC2 isn't asked with dry runs whether the role may launch from an EC2NodeClass, before nodes are launched from it.
+	DisableDryRun bool `json:"disableDryRun,omitempty"`
+
 	// Name tells this Dovetail from others in the cluster. It needs a NodePoolSelector in each profile then; empty: it is the only one.
 	Name string `json:"name,omitempty"`
 

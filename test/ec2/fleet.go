@@ -105,12 +105,23 @@ func (w *world) createFleet(r *Request) (any, error) {
 			return nil, err
 		}
 		if r.params.bool("DryRun") {
-			return nil, dryRun()
+			return nil, f.dryRun()
 		}
 		w.order(f)
 		got := w.allocate(f)
 		return w.fulfil(r, f, got), nil
 	})
+}
+
+// dryRun returns the error that a fleet gets that isn't to be launched. Only the permission for CreateFleet counts (see permitLaunch): what
+// the choices would fail with otherwise is an entry of Errors, and no error of the call.
+func (f *fleet) dryRun() *apiError {
+	for _, c := range f.choices {
+		if c.failure != nil && c.failure.Code == "UnauthorizedOperation" {
+			return c.failure
+		}
+	}
+	return dryRun()
 }
 
 func (w *world) parseFleet(r *Request) (*fleet, error) {

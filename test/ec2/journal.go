@@ -17,6 +17,8 @@ type Call struct {
 	Key string `json:"key,omitempty"`
 	// Params is a summary: "Name=value Name=value".
 	Params string `json:"params,omitempty"`
+	// DryRun reports that the call asked only whether it would succeed.
+	DryRun bool `json:"dryRun,omitempty"`
 	// Results are the IDs of the resources that the call created or used.
 	Results []string `json:"results,omitempty"`
 	// Code is the error code of the answer, empty for success.
@@ -47,7 +49,7 @@ type journal struct {
 }
 
 func (j *journal) call(r *Request, err error, lost bool) {
-	c := Call{Time: r.Time, Service: r.Service, Action: r.Action, Token: r.Token, Key: signedBy(r.http), Params: r.summary(), Results: r.results, Lost: lost, Repeated: r.repeated}
+	c := Call{Time: r.Time, Service: r.Service, Action: r.Action, Token: r.Token, Key: signedBy(r.http), Params: r.summary(), DryRun: r.params.bool("DryRun"), Results: r.results, Lost: lost, Repeated: r.repeated}
 	var e *apiError
 	if errors.As(err, &e) {
 		c.Code = e.Code
@@ -61,12 +63,17 @@ func (j *journal) change(now time.Time, in *instance, from, to, reason string) {
 	j.changes = append(j.changes, Change{now, in.ID, in.Type, in.Zone, in.CapacityType, in.Price, from, to, reason})
 }
 
-// Calls returns all calls so far, or those of the given actions.
-func (s *Sim) Calls(actions ...string) []Call {
+// Calls returns all calls so far, or those of the given actions, without dry runs.
+func (s *Sim) Calls(actions ...string) []Call { return s.calls(false, actions) }
+
+// DryRuns returns the dry runs so far, of all actions or of the given ones.
+func (s *Sim) DryRuns(actions ...string) []Call { return s.calls(true, actions) }
+
+func (s *Sim) calls(dry bool, actions []string) []Call {
 	var out []Call
 	s.with(func(w *world) {
 		for _, c := range w.journal.calls {
-			if len(actions) == 0 || slices.Contains(actions, c.Action) {
+			if c.DryRun == dry && (len(actions) == 0 || slices.Contains(actions, c.Action)) {
 				out = append(out, c)
 			}
 		}

@@ -34,6 +34,17 @@ func parsePolicy(c *Config) (*iam.Policy, error) {
 func (s *Sim) PolicyGrants() []iam.Grant { return s.world.policy.Grants() }
 func (s *Sim) PolicyNeeded() []iam.Grant { return s.world.policy.Needed() }
 
+// SetPolicy replaces Config.Policy.
+func (s *Sim) SetPolicy(policy []byte) error {
+	cfg := s.cfg
+	cfg.Policy = policy
+	parsed, err := parsePolicy(&cfg)
+	if err == nil {
+		s.with(func(w *world) { w.policy = parsed })
+	}
+	return err
+}
+
 // PolicyDenied returns which requests Config.Policy has refused: "ACTION on RESOURCE".
 func (s *Sim) PolicyDenied() []string { return s.world.policy.Denied() }
 
@@ -193,13 +204,18 @@ func (a *asker) make(action, kind string, tags map[string]string) *apiError {
 }
 
 // permitLaunch asks whether a choice may be launched. A fleet asks each question twice: CreateFleet and RunInstances are both checked
-// for what is launched. The answer to a fleet's choice is an entry of its Errors.
+// for what is launched. The answer to a fleet's choice is an entry of its Errors. The dry run of a fleet launches nothing, so it doesn't ask
+// for RunInstances: a program has to try that by itself.
 func (w *world) permitLaunch(a *asker, c *choice, f *fleet) *apiError {
 	if a == nil {
 		return nil
 	}
 	actions := []string{"ec2:RunInstances"}
-	if a.r.Action == "CreateFleet" {
+	dry := a.r.Action == "CreateFleet" && a.r.params.bool("DryRun")
+	switch {
+	case dry:
+		actions = []string{"ec2:CreateFleet"}
+	case a.r.Action == "CreateFleet":
 		actions = append(actions, "ec2:CreateFleet")
 	}
 	for _, action := range actions {
@@ -211,10 +227,14 @@ func (w *world) permitLaunch(a *asker, c *choice, f *fleet) *apiError {
 		}
 	}
 	p := w.profiles[c.data.profile]
-	if p == nil || p.role == "" {
+	if p == nil || p.role == "" || dry {
 		return nil
 	}
-	return a.once("", "iam:PassRole", "arn:aws:iam::"+w.cfg.Account+":role/"+p.role, with("iam:PassedToService", "ec2.amazonaws.com"))
+	err := a.once("", "iam:PassRole", "arn:aws:iam::"+w.cfg.Account+":role/"+p.role, with("iam:PassedToService", "ec2.amazonaws.com"))
+	if err == nil {
+		return nil
+	}
+	return &apiError{Code: "UnauthorizedOperation", Status: err.Status, Message: "You are not authorized to perform this operation. " + err.Message} // EC2 is asked, not IAM
 }
 
 // launchFrom asks about everything that exists and that a launch uses.

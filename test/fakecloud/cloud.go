@@ -124,6 +124,9 @@ func (c *Cloud) OnChange(f func()) { c.onChange = append(c.onChange, f) }
 // OfferDedicated does nothing: there is no such hardware.
 func (c *Cloud) OfferDedicated(map[string]bool) {}
 
+// UsedBy does nothing: the cloud launches whatever is asked for.
+func (c *Cloud) UsedBy(func(string) []*capacity.Pool) {}
+
 // ReservationOver knows of no reservation.
 func (c *Cloud) ReservationOver(string) (time.Time, bool) { return time.Time{}, false }
 

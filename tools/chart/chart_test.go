@@ -147,7 +147,7 @@ func TestValuesOfKarpentersChart(t *testing.T) {
 	}
 	notes := rendered.notes()
 	for _, name := range []string{"controller.image", "controller.metrics", "controller.healthProbe", "logOutputPaths", "settings.isolatedVPC", "settings.eksControlPlane", "settings.enableZonalShift",
-		"settings.disableDryRun", "settings.amiRefreshInterval", "settings.featureGates", "settings.featureGates.nodeRepair: false", "podDisruptionBudget.name: karpenter", "settings.interruptionQueue is empty", "settings.batchIdleDuration and"} {
+		"settings.amiRefreshInterval", "settings.featureGates", "settings.featureGates.nodeRepair: false", "podDisruptionBudget.name: karpenter", "settings.interruptionQueue is empty", "settings.batchIdleDuration and"} {
 		if !strings.Contains(notes, name) {
 			t.Errorf("no warning about %s in\n%s", name, notes)
 		}

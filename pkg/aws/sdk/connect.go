@@ -185,6 +185,10 @@ func attempts(s *middleware.Stack, t *throttle) error {
 			}
 			began := t.clock.Now()
 			out, meta, err := attempt(ctx, action, in, next)
+			if IsDryRun(err) { // an answer as any other
+				countRequest(awsmiddleware.GetServiceID(ctx), action, t.clock.Since(began), nil)
+				return out, meta, err
+			}
 			if !errors.Is(err, context.Canceled) {
 				countRequest(awsmiddleware.GetServiceID(ctx), action, t.clock.Since(began), err)
 			}

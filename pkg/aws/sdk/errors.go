@@ -115,6 +115,9 @@ func tokenMismatch(err error) bool {
 	return c == "IdempotentParameterMismatch" || c == "IdempotentInstanceTerminated"
 }
 
+// IsDryRun reports whether EC2 would have done what a dry run asks about.
+func IsDryRun(err error) bool { return Code(err) == "DryRunOperation" }
+
 // IsUnauthorized reports whether the caller lacks a permission.
 func IsUnauthorized(err error) bool { return unauthorizedCode(Code(err)) }
 

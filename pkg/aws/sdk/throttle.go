@@ -24,6 +24,8 @@ var rates = map[string]rate{
 	// The instances in the calls have a limit of their own: 1,000 + 20/s.
 	terminatedInstances: {800, 16},
 	"CreateTags":        {80, 8},
+	// Dry runs only: 5 + 2/s.
+	"RunInstances": {4, 1.6},
 	// All our describe calls have filters or pages: 100 + 20/s.
 	"EC2": {80, 16},
 	// Pricing: 10 + 5/s.

@@ -1,6 +1,7 @@
-package aws
+package validation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,9 +22,9 @@ import (
 // userDataLimit is EC2's limit, in bytes before base64.
 const userDataLimit = 16 << 10
 
-// validate returns what is wrong with a class, naming the field. The API server refuses most of it, but classes may come from
+// Class returns what is wrong with a class, naming the field. The API server refuses most of it, but classes may come from
 // elsewhere or have passed an older version of the definition.
-func validate(nc *ec2nc.EC2NodeClass, f *bootstrap.Family) error {
+func Class(nc *ec2nc.EC2NodeClass, f *bootstrap.Family) error {
 	if err := bootstrap.ValidNodeName(nc); err != nil {
 		return err
 	}
@@ -35,6 +36,14 @@ func validate(nc *ec2nc.EC2NodeClass, f *bootstrap.Family) error {
 		}
 	}
 	return nil
+}
+
+// Own is Class for a class whose instances are launched from a launch template of the user's.
+func Own(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) error {
+	if len(spec.SubnetSelectorTerms) == 0 {
+		return errors.New("spec.subnetSelectorTerms: at least one term is required")
+	}
+	return cmp.Or(validTags(spec, f), validKubelet(spec, f))
 }
 
 func validTerms(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
@@ -175,10 +184,10 @@ func validUserData(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) error {
 	return nil
 }
 
-// unused names the fields of a class that have no effect on its nodes, with the reason.
-func unused(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) string {
+// Unused names the fields of a class that have no effect on its nodes, with the reason.
+func Unused(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) string {
 	var out []string
-	if addressedInterfaces(spec) > 1 && spec.AssociatePublicIPAddress != nil {
+	if AddressedInterfaces(spec) > 1 && spec.AssociatePublicIPAddress != nil {
 		out = append(out, "spec.associatePublicIPAddress: EC2 assigns none to instances with several network interfaces")
 	}
 	if f.Unused != nil {
@@ -187,8 +196,8 @@ func unused(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) string {
 	return strings.Join(out, "; ")
 }
 
-// addressedInterfaces returns how many of the class's own interfaces have addresses.
-func addressedInterfaces(spec *ec2nc.EC2NodeClassSpec) int {
+// AddressedInterfaces returns how many of the class's own interfaces have addresses.
+func AddressedInterfaces(spec *ec2nc.EC2NodeClassSpec) int {
 	n := 0
 	for _, i := range spec.NetworkInterfaces {
 		if i.InterfaceType != ec2nc.InterfaceTypeEFAOnly {
