@@ -59,7 +59,7 @@ func without(actions ...string) func(string) string {
 
 func asShipped(policy string) string { return policy }
 
-func validation(st ec2nc.EC2NodeClassStatus) metav1.Condition {
+func validationOf(st ec2nc.EC2NodeClassStatus) metav1.Condition {
 	for _, c := range st.Conditions {
 		if c.Type == ec2nc.ConditionTypeValidationSucceeded {
 			return metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
@@ -91,7 +91,7 @@ func TestMissingPermissionsAreNoticedBeforeTheFirstLaunch(t *testing.T) {
 			if !w.allowed.Next(w.ctx) {
 				t.Fatal("the class isn't checked")
 			}
-			c := validation(w.status("default", func(st ec2nc.EC2NodeClassStatus) bool { return validation(st).Status == metav1.ConditionFalse }))
+			c := validationOf(w.status("default", func(st ec2nc.EC2NodeClassStatus) bool { return validationOf(st).Status == metav1.ConditionFalse }))
 			if c.Reason != tc.reason || !strings.Contains(c.Message, tc.missing) {
 				t.Errorf("the condition is %+v", c)
 			}
@@ -111,7 +111,7 @@ func TestMissingPermissionsAreNoticedBeforeTheFirstLaunch(t *testing.T) {
 				t.Fatal("it isn't checked again after a minute")
 			}
 			w.types("default")
-			if c := validation(w.status("default", func(st ec2nc.EC2NodeClassStatus) bool { return validation(st).Status == metav1.ConditionTrue })); c.Message != "" {
+			if c := validationOf(w.status("default", func(st ec2nc.EC2NodeClassStatus) bool { return validationOf(st).Status == metav1.ConditionTrue })); c.Message != "" {
 				t.Errorf("the condition is %+v", c)
 			}
 			b := w.prepared(newBatch("t", "on-demand", 1, offer("m5.large", "a", "on-demand")))
