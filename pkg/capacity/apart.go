@@ -3,6 +3,7 @@ package capacity
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -26,4 +27,18 @@ func (t *PodTerm) Selects(c *Class) bool {
 	}
 	everywhere := t.NamespaceSelector != nil && t.NamespaceSelector.Empty()
 	return (everywhere || slices.Contains(t.Namespaces, c.Namespace)) && t.Selector.Matches(labels.Set(c.Labels))
+}
+
+// DependsOnOthers reports whether other pods decide where pods of the class may be.
+func (c *Class) DependsOnOthers() bool {
+	if c.Pod == nil {
+		return false
+	}
+	if a := c.Pod.Spec.Affinity; a != nil && (a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0) {
+		return true
+	}
+	return slices.ContainsFunc(c.Pod.Spec.TopologySpreadConstraints, func(t corev1.TopologySpreadConstraint) bool {
+		return t.WhenUnsatisfiable == corev1.DoNotSchedule
+	})
 }

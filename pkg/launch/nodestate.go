@@ -143,7 +143,7 @@ func (s *nodeStates) statusLocked(n *corev1.Node, usable []string) ledger.NodeSt
 		Labels:        n.Labels,
 		Taints:        n.Spec.Taints,
 		Expected:      expected,
-		CertainMemory: planned.CertainMemory(n),
+		CertainMemory: planned.CertainMemory(n, n.Labels[labelRegistered] == "true"),
 		Drivers:       csi.names, VolumeLimits: csi.limits,
 	}
 }

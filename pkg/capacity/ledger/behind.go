@@ -1,12 +1,6 @@
 package ledger
 
-import (
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-)
+import "slices"
 
 // A plan counts pods of earlier plans as if they were placed, also those whose nodes still boot or have startup taints. A pod that a spread or an
 // affinity allows on its node only beside them is refused there until then. It keeps its reservation and waits for them: a new plan would
@@ -18,7 +12,7 @@ func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason strin
 	if plugin, _ := by(s.node.name); plugin != "" && plugin != "PodTopologySpread" && plugin != "InterPodAffinity" {
 		return false
 	}
-	if s.owner != "" || !dependsOnOthers(s.class.Class) || !s.older() {
+	if s.owner != "" || !s.class.DependsOnOthers() || !s.older() {
 		return false
 	}
 	if g := s.group; g != nil { // which was ready as a whole, or the pod would not have been tried: the others can go on without this one
@@ -52,18 +46,4 @@ func (l *Ledger) catchUp(c *class) {
 	if open {
 		l.open(c)
 	}
-}
-
-// dependsOnOthers reports whether other pods decide where pods of the class may be.
-func dependsOnOthers(c *capacity.Class) bool {
-	if c.Pod == nil {
-		return false
-	}
-	if a := c.Pod.Spec.Affinity; a != nil && (a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0) {
-		return true
-	}
-	return slices.ContainsFunc(c.Pod.Spec.TopologySpreadConstraints, func(t corev1.TopologySpreadConstraint) bool {
-		return t.WhenUnsatisfiable == corev1.DoNotSchedule
-	})
 }

@@ -62,13 +62,63 @@ func TestCertainMemory(t *testing.T) {
 	if err := l.Object("n1", ask, cpuOf{allocatable: 1000}); err == nil {
 		t.Error("a pod without a plan may use memory that nobody has seen")
 	}
-	st.Registered = true
+	st.Registered, st.CertainMemory = true, 120
 	l.Cached("n1", st, now)
 	if got := fmt.Sprint(bindAll(t, l, "n1", "3")); got != "[3]" {
 		t.Errorf("%s are bound after registration, want the last one", got)
 	}
 	if err := check(l); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// When a node has registered with less memory than planned, pods that it has none for are planned again at once, and with them those that start together
+// with them and wait on other nodes. One that was bound before stays.
+func TestTooLittleMemoryForAGroup(t *testing.T) {
+	for _, tc := range []struct {
+		has   int64
+		queue int
+	}{{has: 90}, {has: 89, queue: 3}} {
+		now := time.Unix(0, 0)
+		l, web, gang := New(), withMemory("web", 30), withMemory("gang", 30)
+		var pl []capacity.Placement
+		for i, one := range []struct {
+			class *capacity.Class
+			claim string
+			group int
+		}{{web, "c1", 0}, {gang, "c1", 1}, {gang, "c1", 1}, {gang, "c2", 1}} {
+			ref := capacity.PodRef{UID: types.UID(fmt.Sprint(i))}
+			l.Submit(ref, one.class, now)
+			if !l.Has(one.claim) {
+				l.AddNode(one.claim, nil, nil, false, now)
+			}
+			pl = append(pl, capacity.Placement{Class: one.class, Pod: ref, Node: one.claim, Group: one.group})
+		}
+		l.Commit("p", pl, now)
+		for claim, name := range map[string]string{"c1": "n1", "c2": "n2"} {
+			l.Launching(claim, now)
+			l.Named(claim, name, "")
+			l.Cached(name, NodeStatus{Managed: true, CertainMemory: 80}, now)
+		}
+		if got := fmt.Sprint(bindAll(t, l, "n1", "0", "1", "2", "3")); got != "[0]" {
+			t.Errorf("%s are bound before registration, want 0: the others start together", got)
+		}
+		l.Cached("n1", NodeStatus{Managed: true, CertainMemory: tc.has, Registered: true}, now)
+		if n := l.Queued(); n != tc.queue {
+			t.Errorf("with %d bytes %d pods are planned again, want %d\n%s", tc.has, n, tc.queue, l)
+		}
+		open := 0
+		for _, uid := range []types.UID{"1", "2", "3"} {
+			if shut, _ := l.Gate(uid); !shut {
+				open++
+			}
+		}
+		if want := 3 - tc.queue; open != want {
+			t.Errorf("with %d bytes %d gates are open, want %d\n%s", tc.has, open, want, l)
+		}
+		if err := check(l); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

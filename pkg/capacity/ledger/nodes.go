@@ -203,7 +203,11 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	if st.Initialized && !n.status.Initialized {
 		l.recallUnknown(n)
 	}
+	known := st.Registered && !n.status.Registered
 	n.cached, n.status, n.nameTaken = true, st, false
+	if known && !n.recovered {
+		l.fitMemory(n, now)
+	}
 	if st.Registered {
 		l.came(n)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -40,6 +41,16 @@ func (s *slot) waits() error {
 		return reasons.ErrUncertain
 	}
 	return nil
+}
+
+// fitMemory drops the slots for which a node has turned out to have too little memory: those planned last. Their pods, and those that start
+// together with them and wait yet, are planned again, now that the size of such nodes is known.
+func (l *Ledger) fitMemory(n *node, now time.Time) {
+	for _, s := range slices.Backward(slices.Clone(n.slots)) {
+		if has := n.status.CertainMemory; has > 0 && s.planned > has && s.class.Requests[corev1.ResourceMemory] > 0 {
+			l.evict(s, "its node has less memory than planned", true, now)
+		}
+	}
 }
 
 func waitReason(s *slot) string {

@@ -73,14 +73,17 @@ func certainShare(n *capacity.PlannedNode) float64 {
 	return share
 }
 
-// CertainMemory returns nodestatus.Status.CertainMemory of a Node.
-func CertainMemory(n *corev1.Node) int64 {
+// CertainMemory returns nodestatus.Status.CertainMemory of a Node; registered: its kubelet has.
+func CertainMemory(n *corev1.Node, registered bool) int64 {
 	if n.Annotations[objects.AnnotationUnread] == "true" {
 		return nodestatus.NothingCertain
 	}
 	share, err := strconv.ParseFloat(n.Annotations[objects.AnnotationCertainMemory], 64)
 	if err != nil || !(share >= 0 && share < 1) { // also NaN
 		return 0
+	}
+	if registered {
+		share = 1
 	}
 	return max(1, int64(share*float64(n.Status.Allocatable.Memory().Value())))
 }

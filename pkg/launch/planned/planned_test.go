@@ -31,13 +31,16 @@ func TestCertainMemory(t *testing.T) {
 		annotations := Annotations(&capacity.PlannedNode{Pool: &capacity.Pool{Unread: tc.unread}, Offers: tc.offers})
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2000")}}}
-		if got := CertainMemory(node); got != tc.want {
+		if got := CertainMemory(node, false); got != tc.want {
 			t.Errorf("%s: %d bytes are certain, want %d (%v)", name, got, tc.want, annotations)
+		}
+		if got := CertainMemory(node, true); tc.want > 0 && got != 2000 {
+			t.Errorf("%s: %d bytes are certain of a registered node, want what its kubelet says", name, got)
 		}
 	}
 	for _, odd := range []string{"", "x", "-1", "1", "2", "NaN"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{objects.AnnotationCertainMemory: odd}}}
-		if got := CertainMemory(node); got != 0 {
+		if got := CertainMemory(node, false); got != 0 {
 			t.Errorf("annotation %q: %d bytes are certain", odd, got)
 		}
 	}

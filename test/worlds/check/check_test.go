@@ -6,7 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/watch"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
 // counts is a report in numbers.
@@ -103,6 +105,17 @@ func TestJudge(t *testing.T) {
 		{"its machine has less memory than planned, and enough", func(j *journal) {
 			j.launchForTwo("8Gi")
 		}, counts{Pods: 2, Planned: 2, AsPlanned: 1, Off: 1, Nodes: 2, Binds: 2}},
+		{"its machine has too little memory for it", func(j *journal) {
+			a := j.pod("a", "1", func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("8Gi")
+			})
+			n1 := j.launch(j.claim("c1", "k", a), "n1", "2")
+			n1.Labels[karpv1.NodeRegisteredLabelKey] = "true"
+			n1.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("7Gi")
+			j.write(watch.Modified, n1)
+			j.launch(j.claim("c2", "k", a), "n2", "2")
+			j.bind(a, "n2")
+		}, counts{Pods: 1, Planned: 1, AsPlanned: 1, Nodes: 2, Binds: 1}},
 		{"a node comes when its pod has gone", func(j *journal) {
 			a := j.pod("a", "1")
 			c := j.claim("c1", "k", a)

@@ -12,7 +12,7 @@
 //     counted separately.
 //   - A node is empty if no pod planned for it was alive when it appeared, idle if no pod was ever bound to it and it
 //     still exists. A node that was deleted before any pod was bound to it was given back: another launch for pods that
-//     start together failed.
+//     start together failed. One that turned out to be too small for the pods that it was launched for is counted, too.
 //   - A node is beyond the plan if it is not the only instance of a NodeClaim with slots.
 //   - A bind is wrong if fresh filters refuse it at its time.
 //   - A disruption is wrong if JudgeConsolidation says so.

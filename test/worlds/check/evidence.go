@@ -45,9 +45,9 @@ type Report struct {
 	// of AsPlanned.
 	Pods, Planned, AsPlanned, Joined, Replanned, Displaced, Short int
 	// Daemons counts bound DaemonSet pods, Claims the NodeClaims created, Nodes the Nodes made from them, GivenBack those of them that
-	// were deleted before any pod was bound to them. Binds counts the checked binds, Late those of them that are only right in another
+	// were deleted before any pod was bound to them, TooSmall those that have too little memory for the pods that they were launched for. Binds counts the checked binds, Late those of them that are only right in another
 	// order than that of the writes.
-	Daemons, Claims, Nodes, GivenBack, Binds, Late int
+	Daemons, Claims, Nodes, GivenBack, TooSmall, Binds, Late int
 	// Refused counts pods that were not bound and that nothing could host.
 	Refused int
 
@@ -131,7 +131,7 @@ func (r *Report) Add(o *Report) {
 		n  int
 	}{
 		{&r.Pods, o.Pods}, {&r.Planned, o.Planned}, {&r.AsPlanned, o.AsPlanned}, {&r.Joined, o.Joined}, {&r.Replanned, o.Replanned}, {&r.Displaced, o.Displaced}, {&r.Short, o.Short}, {&r.Daemons, o.Daemons},
-		{&r.Claims, o.Claims}, {&r.Nodes, o.Nodes}, {&r.GivenBack, o.GivenBack}, {&r.Binds, o.Binds}, {&r.Late, o.Late}, {&r.Refused, o.Refused}, {&r.Ended, o.Ended}, {&r.Evicted, o.Evicted},
+		{&r.Claims, o.Claims}, {&r.Nodes, o.Nodes}, {&r.GivenBack, o.GivenBack}, {&r.TooSmall, o.TooSmall}, {&r.Binds, o.Binds}, {&r.Late, o.Late}, {&r.Refused, o.Refused}, {&r.Ended, o.Ended}, {&r.Evicted, o.Evicted},
 	} {
 		*n.to += n.n
 	}
@@ -146,8 +146,8 @@ func (r *Report) Add(o *Report) {
 // String returns the report in one line.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d pods on %d nodes (%d given back): %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d short of memory, %d found room; %d daemons, %d refused, %d binds checked (%d late); %d nodes emptied, %d pods evicted",
-		r.Pods, r.Nodes, r.GivenBack, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Displaced, r.Short, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late, r.Ended, r.Evicted)
+	fmt.Fprintf(&b, "%d pods on %d nodes (%d given back, %d too small): %d planned, %.2f%% as planned (%d joined), %d replanned, %d displaced, %d short of memory, %d found room; %d daemons, %d refused, %d binds checked (%d late); %d nodes emptied, %d pods evicted",
+		r.Pods, r.Nodes, r.GivenBack, r.TooSmall, r.Planned, 100*r.Fidelity(), r.Joined, r.Replanned, r.Displaced, r.Short, r.Pods-r.Planned, r.Daemons, r.Refused, r.Binds, r.Late, r.Ended, r.Evicted)
 	for _, l := range []struct {
 		what  string
 		lines []string

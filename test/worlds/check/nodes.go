@@ -36,6 +36,8 @@ func (h *history) judgeNodes(r *Report, e *Evidence) {
 		case n.taken > 0:
 		case n.deleted != 0: // it was launched for pods that start together or not at all, and another of their nodes failed
 			r.GivenBack++
+		case h.tooSmall(c, n):
+			r.TooSmall++
 		default:
 			r.Idle = append(r.Idle, fmt.Sprintf("%s of claim %s: no pod ever came; it was for %s", n.name, c.name, h.fate(c)))
 		}
@@ -104,4 +106,23 @@ func (h *history) fate(c *claim) string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
+}
+
+// tooSmall reports whether a node turned out to have less memory than planned, when it registered, and too little for each pod that it was launched for.
+func (h *history) tooSmall(c *claim, n *node) bool {
+	if n.reported == 0 || n.reported >= n.promised {
+		return false
+	}
+	free := n.reported
+	for _, p := range h.pods {
+		if p.bound != 0 && h.nodes[p.node] == n && isDaemon(p.last) {
+			free -= memory(p.last)
+		}
+	}
+	for uid := range c.named {
+		if p := h.pods[uid]; p != nil && memory(p.last) <= free {
+			return false
+		}
+	}
+	return len(c.named) > 0
 }

@@ -29,8 +29,8 @@ type Status struct {
 	Taints []corev1.Taint
 	// Expected are taints that nodes of its pool are known to get although the pool doesn't declare them.
 	Expected []corev1.Taint
-	// CertainMemory is how many bytes of its memory for pods it has in any case, until its kubelet has registered; 0: all of it,
-	// NothingCertain: it may have less of every resource.
+	// CertainMemory is how many bytes of its memory for pods it has in any case, and, when its kubelet has registered, how many it has; 0: as
+	// planned, NothingCertain: until then it may have less of every resource.
 	CertainMemory int64
 	// Drivers are the CSI drivers on its CSINode and, in the form of capacity.StorageOf, the storage classes with capacity published for
 	// it.
