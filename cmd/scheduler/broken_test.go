@@ -66,7 +66,7 @@ var mistakes = []mistake{
 	},
 	{
 		name: "other-profile-unwatched", file: "plugins/binder/initializing.go", seed: 13,
-		is: "g.hidden(o)); t != nil", instead: "g.hidden(o)); t != nil && !broken(%q)",
+		is: "g.hidden(o)); t != nil", instead: "g.hidden(o)); broken(%q) {\nreturn nil // nor is it asked what is planned there\n} else if t != nil",
 		says: `of a profile without the plugins was bound to Node \S+, which no kubelet has`,
 	},
 }
