@@ -46,6 +46,6 @@ func configOf(s cloudSettings, region string) aws.Config {
 	return aws.Config{
 		Region: region, ClusterName: s.args.ClusterName, ManagedBy: s.args.Name, ClusterEndpoint: s.args.ClusterEndpoint, ClusterCABundle: s.args.ClusterCABundle,
 		ClusterCIDR: s.args.ClusterCIDR, KubernetesVersion: s.kubernetes, ServerVersion: s.serverVersion, VMMemoryOverheadPercent: overhead,
-		ReservedENIs: s.args.ReservedENIs, PrefixDelegation: s.args.PrefixDelegation, InterruptionQueue: s.args.InterruptionQueue, DisableDryRun: s.args.DisableDryRun, Hold: s.hold, Synced: s.synced, Clock: s.clock,
+		ReservedENIs: s.args.ReservedENIs, PrefixDelegation: s.args.PrefixDelegation, InterruptionQueue: s.args.InterruptionQueue, DisableDryRun: s.args.DisableDryRun, ZonalShift: s.args.EnableZonalShift, Hold: s.hold, Synced: s.synced, Clock: s.clock,
 	}
 }

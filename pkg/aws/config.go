@@ -45,6 +45,8 @@ type Config struct {
 
 	// DisableDryRun: EC2 isn't asked with dry runs whether the role may launch from a class.
 	DisableDryRun bool
+	// ZonalShift: nothing is launched in zones that the cluster's traffic is shifted away from.
+	ZonalShift bool
 
 	// Hold, if set, returns why at the moment no resources that were created for launches may be removed and no message taken from the
 	// queue (because another controller uses them, too); nil if they may.

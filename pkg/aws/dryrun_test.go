@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -23,7 +25,7 @@ func checkedWorld(t *testing.T, nc *ec2nc.EC2NodeClass, policy func(string) stri
 	t.Helper()
 	clk := clocktesting.NewFakeClock(time.Now())
 	w := newWorld(t, func(c *Config, s *sim.Config) {
-		c.Clock = clk
+		c.Clock, c.DisableDryRun = clk, true // the leader's loop
 		s.Policy = []byte(policy(string(s.Policy)))
 	})
 	w.UsedBy(func(nodeClass string) (out []*capacity.Pool) {
@@ -222,36 +224,41 @@ func TestDryRunsAreOfWhatPoolsLaunch(t *testing.T) {
 		return strings.Replace(policy, `"Statement": [`, `"Statement": [{"Sid": "OnlyC5", "Effect": "Deny", "Action": "ec2:RunInstances", "Resource": "arn:${Partition}:ec2:*:*:instance/*",
 			"Condition": {"StringNotLike": {"ec2:InstanceType": "c5.*"}}},`, 1)
 	}
-	family := capacity.ValueIn("karpenter.k8s.aws/instance-family", "c5")
-	w, _ := checkedWorld(t, nodeClass(), only, poolOf("open"), poolOf("c5", family))
-	w.allowed.Next(w.ctx)
-	w.types("default")
-	if n := len(w.sim.DryRuns("CreateFleet")); n != 2 {
-		t.Errorf("%d fleets are tried, want those of both pools", n)
-	}
-	w, _ = checkedWorld(t, nodeClass(), only, poolOf("open"))
-	w.allowed.Next(w.ctx)
-	w.unready("default", "ec2:RunInstances")
-
-	// Nothing is launched from a class that no pool uses.
-	w, _ = checkedWorld(t, nodeClass(), without("ec2:RunInstances"))
-	if w.allowed.Next(w.ctx) || len(w.sim.DryRuns()) > 0 {
-		t.Error("a class that no pool uses is checked")
-	}
-
-	spot := capacity.ValueIn("karpenter.sh/capacity-type", "spot")
-	w, _ = checkedWorld(t, nodeClass(), asShipped, poolOf("spot", spot))
-	w.allowed.Next(w.ctx)
-	w.types("default")
-	if calls := w.sim.DryRuns("RunInstances"); len(calls) != 1 || calls[0].Code != "DryRunOperation" {
-		t.Errorf("spot: %+v", calls)
-	}
+	family, spot := capacity.ValueIn("karpenter.k8s.aws/instance-family", "c5"), capacity.ValueIn("karpenter.sh/capacity-type", "spot")
+	t.Run("one of the pools may launch", func(t *testing.T) {
+		w, _ := checkedWorld(t, nodeClass(), only, poolOf("open"), poolOf("c5", family))
+		w.allowed.Next(w.ctx)
+		w.types("default")
+		if n := len(w.sim.DryRuns("CreateFleet")); n != 2 {
+			t.Errorf("%d fleets are tried, want those of both pools", n)
+		}
+	})
+	t.Run("no pool may launch", func(t *testing.T) {
+		w, _ := checkedWorld(t, nodeClass(), only, poolOf("open"))
+		w.allowed.Next(w.ctx)
+		w.unready("default", "ec2:RunInstances")
+	})
+	t.Run("no pool uses the class", func(t *testing.T) {
+		w, _ := checkedWorld(t, nodeClass(), without("ec2:RunInstances"))
+		if w.allowed.Next(w.ctx) || len(w.sim.DryRuns()) > 0 {
+			t.Error("it is checked")
+		}
+	})
+	t.Run("spot", func(t *testing.T) {
+		w, _ := checkedWorld(t, nodeClass(), asShipped, poolOf("spot", spot))
+		w.allowed.Next(w.ctx)
+		w.types("default")
+		if calls := w.sim.DryRuns("RunInstances"); len(calls) != 1 || calls[0].Code != "DryRunOperation" {
+			t.Errorf("%+v", calls)
+		}
+	})
 }
 
 // While another controller leads, nothing is asked.
 func TestNoDryRunsWhileAnotherControllerLeads(t *testing.T) {
 	var free atomic.Bool
 	w := newWorld(t, func(c *Config, _ *sim.Config) {
+		c.DisableDryRun = true
 		c.Clock, c.Hold = clocktesting.NewFakeClock(time.Now()), func() error {
 			if free.Load() {
 				return nil
@@ -269,4 +276,22 @@ func TestNoDryRunsWhileAnotherControllerLeads(t *testing.T) {
 	if free.Store(true); !w.allowed.Next(w.ctx) {
 		t.Error("not asked afterwards")
 	}
+}
+
+// The leader checks by itself, unless the setting forbids it.
+func TestTheLeaderMakesDryRuns(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Now())
+	w := newWorld(t, func(c *Config, s *sim.Config) {
+		c.Clock, s.Policy = clk, []byte(without("ec2:RunInstances")(string(s.Policy)))
+	})
+	w.UsedBy(func(string) []*capacity.Pool { return []*capacity.Pool{poolOf("p")} })
+	w.SetNodeClass(nodeClass())
+	w.types("default") // not before it is usable
+	if err := wait.PollUntilContextTimeout(w.ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		clk.Step(time.Second)
+		return len(w.sim.DryRuns("RunInstances")) > 0, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.unready("default", "ec2:RunInstances")
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/zonalshift"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -40,6 +41,7 @@ type launcher struct {
 	templates *launchtemplate.Templates
 	cluster   *bootstrap.ClusterReader
 	owner     ownership.Owner
+	shifts    *zonalshift.Watcher
 }
 
 // maxConfigs is EC2's limit of launch template configurations in a fleet.
@@ -95,7 +97,8 @@ type templateKey struct {
 // of the first offering.
 func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey, []ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType) {
 	gone, f := l.exhausted.State(), l.catalogue.Region()
-	subnets := l.addresses.Most(r.subnets, gone.Full)
+	away := l.shifts.State()
+	subnets := l.addresses.Most(slices.DeleteFunc(slices.Clone(r.subnets), func(s network.Subnet) bool { return away.Away(s.ZoneID) }), gone.Full)
 	// Of two offerings of the same type and zone (reservations, tenancies) a fleet accepts only one.
 	type pool struct{ instanceType, zone string }
 	taken := map[pool]bool{}

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/zonalshift"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -35,6 +36,7 @@ type offered struct {
 	from       *resolved
 	regionData *catalog.Region
 	gone       *unavailable.State
+	away       *zonalshift.State
 	left       *map[string]int
 	known      *reported.Snapshot
 
@@ -74,7 +76,7 @@ func (p *Provider) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, er
 
 // offer computes the result for a class and reuses the parts of the last one that are still valid.
 func (p *Provider) offer(c *class, have *offered) *offered {
-	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.Region(), gone: p.State(),
+	next := &offered{from: c.resolved.Load(), regionData: p.catalogue.Region(), gone: p.State(), away: p.shifts.State(),
 		left: p.counts.Left(), known: p.classes.reported.Now()}
 	f := next.regionData
 	switch {
@@ -94,7 +96,7 @@ func (p *Provider) offer(c *class, have *offered) *offered {
 	}
 	if have != nil && have.unready == nil && have.from == next.from && have.regionData == f && have.known == next.known {
 		next.types, next.of, next.zones = have.types, have.of, have.zones
-		if have.gone != next.gone || have.left != next.left {
+		if have.gone != next.gone || have.away != next.away || have.left != next.left {
 			next.types = next.refresh(have)
 		}
 		return next
@@ -239,11 +241,11 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 }
 
 // availability returns a function that sets whether an offering is available (its pool has capacity as far as we know, its zone has
-// a subnet with free addresses, its reservation is not full), how long that may last, and how many instances its reservation still takes.
+// a subnet with free addresses and isn't shifted away from, its reservation is not full), how long that may last, and how many instances its reservation still takes.
 func (n *offered) availability() func(*capacity.InstanceType, capacity.Offer) capacity.Offer {
 	zones := map[string]bool{}
 	for _, s := range n.from.subnets {
-		zones[s.Zone] = zones[s.Zone] || !n.gone.Full(s.ID)
+		zones[s.Zone] = zones[s.Zone] || !n.gone.Full(s.ID) && !n.away.Away(s.ZoneID)
 	}
 	group := n.from.placement.ID
 	return func(t *capacity.InstanceType, o capacity.Offer) capacity.Offer {

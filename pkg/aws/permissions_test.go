@@ -29,7 +29,7 @@ import (
 // All tests of this package run under the shipped IAM policy. Here everything that the program does in an account needs each action of each
 // of the policy's statements at least once: nothing in it is superfluous.
 func TestEveryGrantOfThePolicyIsNeeded(t *testing.T) {
-	w := newWorld(t, func(_ *Config, s *sim.Config) { s.Queue = "interruptions" })
+	w := newWorld(t, func(c *Config, s *sim.Config) { s.Queue, c.ZonalShift = "interruptions", true })
 	w.sim.AddPlacementGroup("close", "cluster", 0)
 	reservation := w.sim.Reserve(sim.Reservation{Type: "m5.large", Zone: "us-west-2a", Count: 1})
 

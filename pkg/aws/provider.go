@@ -22,6 +22,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/permission"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/zonalshift"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
@@ -46,7 +47,7 @@ type Provider struct {
 	catalogue regions
 	counts    *capacityreservation.Counts
 	allowed   *permission.Checker
-	pools     func(nodeClass string) []*capacity.Pool
+	shifts    *zonalshift.Watcher // nil: they don't count
 }
 
 var _ cloudprovider.Provider = (*Provider)(nil)
@@ -68,6 +69,9 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	if c.EC2 == nil || c.SSM == nil || c.IAM == nil || c.Pricing == nil {
 		return nil, errors.New("AWS provider: a client is missing")
 	}
+	if cfg.ZonalShift && (c.ARCZonalShift == nil || c.EKS == nil) {
+		return nil, errors.New("AWS provider: a client is missing: that of zonal shifts or of EKS")
+	}
 	if cfg.InterruptionQueue != "" && c.SQS == nil {
 		return nil, errors.New("AWS provider: a client is missing: that of the interruption queue")
 	}
@@ -77,6 +81,12 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	p.catalogue = known
 	p.counts = capacityreservation.NewCounts(p.bump)
 	p.Memory = unavailable.New(cfg.Clock, cfg.ExhaustedFor, p.bump)
+	if cfg.ZonalShift {
+		p.shifts = zonalshift.New(cfg.Clock, c.EKS, c.ARCZonalShift, cfg.ClusterName, func() {
+			p.bump()
+			p.classes.wake() // their statuses tell
+		})
+	}
 	p.ClusterReader = bootstrap.NewClusterReader(cfg.cluster(), c.EKS, cfg.Clock, func() { p.classes.wake() })
 	p.classes = newClasses(cfg.Clock, account{
 		placements:   c.EC2,
@@ -84,12 +94,12 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		images:       images{ec2: c.EC2, ssm: c.SSM, cluster: p.ClusterReader},
 		profiles:     instanceprofile.New(c.IAM, cfg.Clock, own, cfg.Region, cfg.Hold),
 		reservations: capacityreservation.NewFinder(c.EC2, cfg.Clock, p.counts),
-		cluster:      p.ClusterReader, sizes: cfg.sizes(), every: cfg.lookUps(),
+		cluster:      p.ClusterReader, sizes: cfg.sizes(), every: cfg.lookUps(), shifts: p.shifts,
 	}, p.bump)
 	p.classes.several = cfg.ManagedBy != ""
 	p.launcher = &launcher{
 		ec2: c.EC2, clock: cfg.Clock, classes: p.classes, catalogue: known, exhausted: p.Memory, addresses: free, counts: p.counts,
-		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.ClusterReader, owner: own,
+		templates: launchtemplate.New(cfg.Clock, c.EC2, own), cluster: p.ClusterReader, owner: own, shifts: p.shifts,
 	}
 	p.instances = newInstances(c.EC2, cfg.Clock, p.classes, p.ClusterReader, p.Memory, own)
 	p.Queue = interruption.NewQueue(cfg.InterruptionQueue, c.SQS, cfg.Clock, interruption.NewConfirmer(c.EC2, cfg.Clock, own), cfg.Hold)
@@ -110,6 +120,9 @@ func (p *Provider) Run(ctx context.Context) {
 	loops := append(p.catalogue.Loops(), p.expiries, p.removeUnused, p.ClusterReader.Keep, p.Queue.Listen, p.Poller.Poll)
 	if !p.cfg.DisableDryRun {
 		loops = append(loops, p.allowed.Run)
+	}
+	if p.shifts != nil {
+		loops = append(loops, p.shifts.Poll)
 	}
 	for _, loop := range loops {
 		wg.Go(func() { panics.Again(ctx, p.clock, "aws", loop) })

@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/zonalshift"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -31,6 +32,8 @@ type account struct {
 	cluster      *bootstrap.ClusterReader
 	sizes        nodesize.Config
 	every        periods
+	// shifts are the zones that nothing is launched in; nil: none.
+	shifts *zonalshift.Watcher
 }
 
 // periods are the times between two look-ups of the same reference.
@@ -49,9 +52,10 @@ type resolution struct {
 	profile  lookup.Part[string]
 	reserved lookup.Part[[]capacityreservation.Reservation]
 	placed   lookup.Part[placementgroup.Group]
-	version  string                    // the Kubernetes version that the images were last looked up for
-	join     error                     // why user data can't be created yet
-	denied   *permission.Denial        // why EC2 would refuse launches
+	version  string             // the Kubernetes version that the images were last looked up for
+	join     error              // why user data can't be created yet
+	denied   *permission.Denial // why EC2 would refuse launches
+	away     *zonalshift.State
 	reported *ec2nc.EC2NodeClassStatus // the status last handed out
 }
 

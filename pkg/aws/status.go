@@ -14,14 +14,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/zonalshift"
 )
 
 // publish makes a resolution the one that offerings are computed from, and reports its status.
 func (s *classes) publish(ctx context.Context, c *class, r *resolution) {
-	r.denied = c.denied.Load()
+	r.denied, r.away = c.denied.Load(), s.account.shifts.State()
 	conditions := r.conditions()
 	res := &resolved{
 		class: r.class, family: r.family, settings: r.settings,
@@ -109,6 +111,9 @@ func (r *resolution) conditions() []status.Condition {
 	no := func(kind, reason, message string) status.Condition {
 		return status.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
+	if i := &out[0]; i.Status == metav1.ConditionTrue {
+		i.Message = shifted(r.subnets.Value, r.away)
+	}
 	if i := &out[2]; i.Status == metav1.ConditionTrue {
 		var old []string
 		for _, img := range r.images.Value {
@@ -161,6 +166,21 @@ func (r *resolution) conditions() []status.Condition {
 		out = append(out, c)
 	}
 	return append(out, ready)
+}
+
+// shifted names the zones of subnets that nothing is launched in because of a zonal shift.
+func shifted(subnets []network.Subnet, away *zonalshift.State) string {
+	var zones []string
+	for _, s := range subnets {
+		if name := fmt.Sprintf("%s (%s)", s.Zone, s.ZoneID); away.Away(s.ZoneID) && !slices.Contains(zones, name) {
+			zones = append(zones, name)
+		}
+	}
+	if len(zones) == 0 {
+		return ""
+	}
+	slices.Sort(zones)
+	return "nothing is launched in " + strings.Join(zones, ", ") + ": the cluster's traffic is shifted away (zonal shift)"
 }
 
 func conditionOf[T any](r *resolution, kind, reason string, p *lookup.Part[T]) status.Condition {

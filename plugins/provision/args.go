@@ -47,6 +47,9 @@ type Args struct {
 	// DisableDryRun: EC2 isn't asked with dry runs whether the role may launch from an EC2NodeClass, before nodes are launched from it.
 	DisableDryRun bool `json:"disableDryRun,omitempty"`
 
+	// EnableZonalShift: nothing is launched in zones that traffic of the EKS cluster is shifted away from.
+	EnableZonalShift bool `json:"enableZonalShift,omitempty"`
+
 	// Name tells this Dovetail from others in the cluster. It needs a NodePoolSelector in each profile then; empty: it is the only one.
 	Name string `json:"name,omitempty"`
 

@@ -7,6 +7,8 @@ type action func(*Sim, context.Context, *Request) (any, error)
 
 // actions holds everything that the simulator can do, by signing name and action.
 var actions = map[string]action{
+	"arc-zonal-shift.GetManagedResource": on((*world).getManagedResource),
+
 	"ec2.CreateFleet":                    (*Sim).createFleetSlowly,
 	"ec2.CreateLaunchTemplate":           on((*world).createLaunchTemplate),
 	"ec2.CreateTags":                     on((*world).createTags),

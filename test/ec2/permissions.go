@@ -138,6 +138,8 @@ func (w *world) permit(r *Request) *apiError {
 		return a.iam()
 	case "sts":
 		return nil // needs no permission
+	case "arc-zonal-shift":
+		return a.may("arc-zonal-shift:"+r.Action, strings.TrimPrefix(r.path, managedResources))
 	case "pricing":
 		return a.may("pricing:"+r.Action, "*")
 	case "eks":

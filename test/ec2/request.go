@@ -56,6 +56,8 @@ func readRequest(hr *http.Request) (*Request, error) {
 		r.Service = map[string]string{"AmazonSSM": "ssm", "AWSPriceListService": "pricing", "AmazonSQS": "sqs"}[prefix]
 	case strings.HasPrefix(r.path, "/clusters/"):
 		r.Service, r.Action = "eks", "DescribeCluster"
+	case strings.HasPrefix(r.path, managedResources):
+		r.Service, r.Action = "arc-zonal-shift", "GetManagedResource"
 	default:
 		form, err := url.ParseQuery(string(body))
 		if err != nil {

@@ -179,14 +179,14 @@ func (s *Sim) refuse(hw http.ResponseWriter, r *Request, err error) {
 }
 
 func jsonService(service string) bool {
-	return service == "ssm" || service == "pricing" || service == "sqs" || service == "eks"
+	return service == "ssm" || service == "pricing" || service == "sqs" || service == "eks" || service == "arc-zonal-shift"
 }
 
 func jsonType(service string) string {
 	switch service {
 	case "sqs":
 		return "application/x-amz-json-1.0"
-	case "eks":
+	case "eks", "arc-zonal-shift":
 		return "application/json"
 	}
 	return "application/x-amz-json-1.1"

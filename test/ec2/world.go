@@ -13,6 +13,7 @@ import (
 // world is the state of the simulated account. It has no lock and no clock; Sim provides both.
 type world struct {
 	cfg    *Config
+	shifts []Shift
 	policy *iam.Policy // nil: everything is allowed
 	now    time.Time
 	// agenda holds the events that are due later.

@@ -146,7 +146,7 @@ func TestValuesOfKarpentersChart(t *testing.T) {
 		t.Errorf("settings are others in\n%s", config)
 	}
 	notes := rendered.notes()
-	for _, name := range []string{"controller.image", "controller.metrics", "controller.healthProbe", "logOutputPaths", "settings.isolatedVPC", "settings.eksControlPlane", "settings.enableZonalShift",
+	for _, name := range []string{"controller.image", "controller.metrics", "controller.healthProbe", "logOutputPaths", "settings.isolatedVPC", "settings.eksControlPlane",
 		"settings.amiRefreshInterval", "settings.featureGates", "settings.featureGates.nodeRepair: false", "podDisruptionBudget.name: karpenter", "settings.interruptionQueue is empty", "settings.batchIdleDuration and"} {
 		if !strings.Contains(notes, name) {
 			t.Errorf("no warning about %s in\n%s", name, notes)
@@ -162,7 +162,6 @@ func TestValuesOfKarpentersChart(t *testing.T) {
 	// What asks for something that Dovetail doesn't do is told apart from what is there by default.
 	for set, want := range map[string]string{
 		"settings.isolatedVPC=true":                                    "settings.isolatedVPC: Dovetail asks for prices",
-		"settings.enableZonalShift=true":                               "settings.enableZonalShift: Dovetail doesn't follow",
 		"settings.ignoreDRARequests=false":                             "settings.ignoreDRARequests: false has no effect",
 		"settings.interruptionQueue=karpenter":                         "settings.interruptionQueue is karpenter. If that is Karpenter's",
 		"settings.featureGates.capacityBuffer=false":                   "settings.featureGates.capacityBuffer: false has no effect",

@@ -1,6 +1,6 @@
 {{- /* Values of Karpenter's chart under settings that have no counterpart here; _warnings.tpl speaks about them. */}}
 {{- define "dovetail.foreignSettings" -}}
-isolatedVPC eksControlPlane enableZonalShift ignoreDRARequests amiRefreshInterval subnetRefreshInterval featureGates
+isolatedVPC eksControlPlane ignoreDRARequests amiRefreshInterval subnetRefreshInterval featureGates
 {{- end }}
 
 {{- /* The fields of ProvisionArgs that are given, without those that the template writes itself. */}}

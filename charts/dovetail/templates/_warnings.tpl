@@ -24,9 +24,6 @@
 {{- if $s.isolatedVPC }}
 - settings.isolatedVPC: Dovetail asks for prices all the same. Where it gets no answer it estimates them, and the metric dovetail_aws_prices_estimated says so.
 {{- end }}
-{{- if $s.enableZonalShift }}
-- settings.enableZonalShift: Dovetail doesn't follow zonal shifts. To leave out a zone, use the requirements of the pools.
-{{- end }}
 {{- if eq (toString $s.ignoreDRARequests) "false" }}
 - settings.ignoreDRARequests: false has no effect: set settings.dynamicResources to true, so that pods with unallocated dynamic resource claims get nodes.
 {{- end }}

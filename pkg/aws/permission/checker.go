@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
 const (
@@ -27,8 +28,8 @@ type Subject struct {
 	Name string
 	// Key is the same as long as the answer is: when it changes, the class is checked again.
 	Key string
-	// Tries returns one launch for each pool that uses the class, the most preferred pool first. None: the class isn't checked now.
-	Tries func() []Try
+	// Tries returns one launch for each of the pools that use the class, in their order. None: the class isn't checked now.
+	Tries func(pools []*capacity.Pool) []Try
 	// Tell is called with each answer; nil: it may be launched from.
 	Tell func(*Denial)
 }
@@ -44,7 +45,8 @@ type Checker struct {
 	hold     func() error
 	subjects func() []Subject
 
-	mu     sync.Mutex
+	mu     sync.Mutex // held while a class is checked
+	pools  func(nodeClass string) []*capacity.Pool
 	states map[string]*state
 }
 
@@ -57,6 +59,14 @@ type state struct {
 // New returns a checker of the classes that subjects returns. hold returns why nothing may be launched now; then nothing is checked either.
 func New(c clock.WithTicker, api API, hold func() error, subjects func() []Subject) *Checker {
 	return &Checker{clock: c, api: api, hold: hold, subjects: subjects, states: map[string]*state{}}
+}
+
+// UsedBy registers the function that returns the pools that use a node class, in the order in which they are tried. Only classes that a pool
+// uses are checked.
+func (c *Checker) UsedBy(pools func(nodeClass string) []*capacity.Pool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pools = pools
 }
 
 // Run checks classes until ctx ends.
@@ -73,12 +83,15 @@ func (c *Checker) Next(ctx context.Context) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.pools == nil {
+		return false
+	}
 	now := c.clock.Now()
 	s := c.longestDue(c.subjects(), now)
 	if s == nil {
 		return false
 	}
-	tries := s.Tries()
+	tries := s.Tries(c.pools(s.Name))
 	if len(tries) == 0 {
 		c.states[s.Name].due = now.Add(pace) // a pool may begin to use it
 		return false

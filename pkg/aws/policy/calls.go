@@ -27,7 +27,7 @@ func Calls() []string {
 }
 
 // named are calls that have another name in IAM.
-var named = map[string]string{"sqs:DeleteMessageBatch": "sqs:DeleteMessage"}
+var named = map[string]string{"sqs:DeleteMessageBatch": "sqs:DeleteMessage", "arczonalshift:GetManagedResource": "arc-zonal-shift:GetManagedResource"}
 
 // implied are further actions that AWS checks for a call: a fleet runs instances, with a role; resources created with tags are tagged.
 var implied = map[string][]string{

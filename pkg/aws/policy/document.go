@@ -103,7 +103,7 @@ func statements() []statement {
 				"ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeLaunchTemplates", "ec2:DescribePlacementGroups",
 				"ec2:DescribeSecurityGroups", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets"},
 		},
-		{Sid: "LookElsewhere", Resource: []string{"*"}, Action: []string{"iam:GetInstanceProfile", "iam:ListInstanceProfiles", "pricing:GetProducts"}},
+		{Sid: "LookElsewhere", Resource: []string{"*"}, Action: []string{"arc-zonal-shift:GetManagedResource", "iam:GetInstanceProfile", "iam:ListInstanceProfiles", "pricing:GetProducts"}},
 		{Sid: "ImageAliases", Resource: []string{"arn:${Partition}:ssm:${Region}::parameter/aws/service/*"}, Action: []string{"ssm:GetParameters"}},
 		{Sid: "Cluster", Resource: []string{"arn:${Partition}:eks:${Region}:${Account}:cluster/${Cluster}"}, Action: []string{"eks:DescribeCluster"}},
 		{

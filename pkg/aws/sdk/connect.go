@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -102,6 +103,7 @@ func newClients(cfg awssdk.Config, c clock.Clock, first ...retry.IsErrorRetryabl
 	return Clients{
 		EC2: ec2.NewFromConfig(cfg), SSM: ssm.NewFromConfig(cfg), IAM: iam.NewFromConfig(cfg),
 		Pricing: pricing.NewFromConfig(prices), EKS: eks.NewFromConfig(cfg), SQS: sqs.NewFromConfig(cfg),
+		ARCZonalShift: arczonalshift.NewFromConfig(cfg),
 	}
 }
 

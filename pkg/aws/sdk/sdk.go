@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -98,6 +99,11 @@ type SQS interface {
 	DeleteMessageBatch(context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
 }
 
+// ARCZonalShift returns the zones that traffic of the cluster is shifted away from.
+type ARCZonalShift interface {
+	GetManagedResource(context.Context, *arczonalshift.GetManagedResourceInput, ...func(*arczonalshift.Options)) (*arczonalshift.GetManagedResourceOutput, error)
+}
+
 // Clients are the services. All of them are safe for concurrent use, and their requests have deadlines.
 type Clients struct {
 	EC2     EC2
@@ -106,4 +112,6 @@ type Clients struct {
 	Pricing Pricing
 	EKS     EKS
 	SQS     SQS
+	// ARCZonalShift is only called where the user wants it.
+	ARCZonalShift ARCZonalShift
 }
