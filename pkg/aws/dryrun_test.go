@@ -186,7 +186,7 @@ func TestDryRunsAreRare(t *testing.T) {
 // A class is usable until EC2 says no, and stays so when EC2 doesn't answer.
 func TestNoAnswerIsNoDenial(t *testing.T) {
 	w, clk := checkedWorld(t, nodeClass(), asShipped, poolOf("p"))
-	restore := w.sim.Before("CreateFleet", func(*sim.Request) *sim.Fault { return &sim.Fault{Code: "InternalError", Status: 500} })
+	restore := w.sim.BeforeDryRun("CreateFleet", func(*sim.Request) *sim.Fault { return &sim.Fault{Code: "InternalError", Status: 500} })
 	w.allowed.Next(w.ctx)
 	w.types("default")
 	if n := len(w.sim.DryRuns("CreateFleet")); n != 1 {
@@ -209,7 +209,7 @@ func TestDenialIsKept(t *testing.T) {
 	w, clk := checkedWorld(t, nodeClass(), without("ec2:RunInstances"), poolOf("p"))
 	w.allowed.Next(w.ctx)
 	w.unready("default", "ec2:RunInstances")
-	restore := w.sim.Before("RunInstances", func(*sim.Request) *sim.Fault { return &sim.Fault{Code: "InternalError", Status: 500} })
+	restore := w.sim.BeforeDryRun("RunInstances", func(*sim.Request) *sim.Fault { return &sim.Fault{Code: "InternalError", Status: 500} })
 	defer restore()
 	clk.Step(time.Minute)
 	w.allowed.Next(w.ctx)

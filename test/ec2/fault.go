@@ -52,15 +52,35 @@ type hook struct {
 	ask    func(*Request, *Answer) *Fault
 }
 
-// Before calls f with every call of the action ("" means every action) before it takes effect. A nil Fault lets the call pass. f runs
+// Before calls f with every call of the action ("" means every action, and dry runs, too) before it takes effect. A nil Fault lets the call pass. f runs
 // without any lock held, on the call's goroutine. The returned function removes the hook.
 func (s *Sim) Before(action string, f func(*Request) *Fault) (remove func()) {
-	return s.faults.add(before, action, func(r *Request, _ *Answer) *Fault { return f(r) })
+	return s.faults.add(before, action, func(r *Request, _ *Answer) *Fault {
+		if action != "" && r.DryRun() {
+			return nil
+		}
+		return f(r)
+	})
+}
+
+// BeforeDryRun is Before for the dry runs of an action. They are made at a time of their own, and Before tells a test of calls that have effects.
+func (s *Sim) BeforeDryRun(action string, f func(*Request) *Fault) (remove func()) {
+	return s.faults.add(before, action, func(r *Request, _ *Answer) *Fault {
+		if !r.DryRun() {
+			return nil
+		}
+		return f(r)
+	})
 }
 
 // After calls f with every call of the action once it has taken effect, before the answer is sent.
 func (s *Sim) After(action string, f func(*Request, *Answer) *Fault) (remove func()) {
-	return s.faults.add(afterwards, action, f)
+	return s.faults.add(afterwards, action, func(r *Request, a *Answer) *Fault {
+		if action != "" && r.DryRun() {
+			return nil
+		}
+		return f(r, a)
+	})
 }
 
 // Times returns a hook for Before that applies the fault to the first n calls.

@@ -49,7 +49,7 @@ type journal struct {
 }
 
 func (j *journal) call(r *Request, err error, lost bool) {
-	c := Call{Time: r.Time, Service: r.Service, Action: r.Action, Token: r.Token, Key: signedBy(r.http), Params: r.summary(), DryRun: r.params.bool("DryRun"), Results: r.results, Lost: lost, Repeated: r.repeated}
+	c := Call{Time: r.Time, Service: r.Service, Action: r.Action, Token: r.Token, Key: signedBy(r.http), Params: r.summary(), DryRun: r.DryRun(), Results: r.results, Lost: lost, Repeated: r.repeated}
 	var e *apiError
 	if errors.As(err, &e) {
 		c.Code = e.Code

@@ -37,6 +37,9 @@ type Request struct {
 	repeated bool
 }
 
+// DryRun reports whether the call asks only whether it would succeed.
+func (r *Request) DryRun() bool { return r.params.bool("DryRun") }
+
 // maxBody is the longest body that EC2 accepts.
 const maxBody = 1 << 20
 
