@@ -25,6 +25,7 @@ var advices = []Advice{
 	{"other nodes of its plan are being launched: pods that depend on each other by topology spread or affinity start together", "its own node is there, another one isn't", "the NodeClaims that aren't registered"},
 	{"Karpenter is active in this cluster (lease ...): nothing is launched, changed or terminated until it has stopped", "", "see docs/from-karpenter.md"},
 	{"its node has not registered yet, and its user data can't be read: what it leaves for pods isn't known before", "the class starts its kubelets by a script of its own, which may reserve memory that Dovetail doesn't know of", "nothing; or user data that can be read (docs/aws.md)"},
+	{"its node has not registered yet, and no node of its instance type and image has shown how much memory there is for pods", "most pods of such a node are bound at once; the last few need memory that the machine may not have (docs/aws.md)", "nothing: they are bound when the kubelet has registered"},
 	{"no node may be launched for pods of namespace \"...\": namespaceSelector of ProvisionArgs (...) doesn't select it", "the administrator has excluded the namespace", "a label on the namespace"},
 	{"nodes cost up to $... per hour and one more would cost up to $..., the limit is $... (maxDollarsPerHour)", "a budget (docs/guard.md)", "raise it, or wait until nodes end"},
 	{"its node is not Ready yet: nodes of its pool get the taint ..., which the pool does not declare", "an agent taints new nodes, and the pool doesn't say so", "add the taint to spec.template.spec.startupTaints of the pool"},
