@@ -122,6 +122,31 @@ func TestTooLittleMemoryForAGroup(t *testing.T) {
 	}
 }
 
+// The same where the kubelet was faster than the record of the launch: what is planned for the node is looked at when it is known whose node it is.
+func TestTooLittleMemoryOfAFastKubelet(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, web := New(), withMemory("web", 30)
+	l.AddNode("c1", nil, nil, false, now)
+	var pl []capacity.Placement
+	for _, uid := range []types.UID{"a", "b"} {
+		l.Submit(capacity.PodRef{UID: uid}, web, now)
+		pl = append(pl, capacity.Placement{Class: web, Pod: capacity.PodRef{UID: uid}, Node: "c1", Group: 1})
+	}
+	l.Commit("p", pl, now)
+	l.Launching("c1", now)
+	st := NodeStatus{Managed: true, CertainMemory: 50, Registered: true}
+	l.Cached("n1", st, now)
+	l.Named("c1", "n1", "")
+	st.Ready = true
+	l.Cached("n1", st, now)
+	if n := l.Queued(); n != 1 {
+		t.Errorf("%d pods are planned again, want the one that doesn't fit: the other's gate is open\n%s", n, l)
+	}
+	if err := check(l); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What was bound to a node before a restart isn't known: none of its pods that need memory is bound before its kubelet has registered.
 func TestCertainMemoryOfARecoveredNode(t *testing.T) {
 	now := time.Unix(0, 0)

@@ -64,6 +64,8 @@ type node struct {
 	tainted []corev1.Taint
 	// planned is the memory in bytes of the DaemonSets and of all pods that were planned here, bound ones among them.
 	planned int64
+	// fitted: fitMemory has looked at it.
+	fitted bool
 }
 
 // daemonGrace is how long capacity for a DaemonSet's pod is kept on an initialized node where the pod is missing. It is long because the
@@ -203,9 +205,8 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	if st.Initialized && !n.status.Initialized {
 		l.recallUnknown(n)
 	}
-	known := st.Registered && !n.status.Registered
 	n.cached, n.status, n.nameTaken = true, st, false
-	if known && !n.recovered {
+	if st.Registered && !n.fitted {
 		l.fitMemory(n, now)
 	}
 	if st.Registered {

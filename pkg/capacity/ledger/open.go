@@ -46,8 +46,9 @@ func (s *slot) waits() error {
 // fitMemory drops the slots for which a node has turned out to have too little memory: those planned last. Their pods, and those that start
 // together with them and wait yet, are planned again, now that the size of such nodes is known.
 func (l *Ledger) fitMemory(n *node, now time.Time) {
+	n.fitted = true
 	for _, s := range slices.Backward(slices.Clone(n.slots)) {
-		if has := n.status.CertainMemory; has > 0 && s.planned > has && s.class.Requests[corev1.ResourceMemory] > 0 {
+		if has := n.status.CertainMemory; has > 0 && !n.recovered && s.planned > has && s.class.Requests[corev1.ResourceMemory] > 0 {
 			l.evict(s, "its node has less memory than planned", true, now)
 		}
 	}
