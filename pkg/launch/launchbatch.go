@@ -8,10 +8,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/launch/planned"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch/scarcity"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
@@ -75,6 +77,9 @@ func (b *batchLauncher) launchBatch(ctx context.Context, w *batch) {
 		return
 	}
 	b.write(ctx, w)
+	if note := planned.FewTypes(w.offers); note != "" && slices.ContainsFunc(w.claims, planned.ForWantOfSpot) {
+		b.claims.TellPool(w.pool.Name, corev1.EventTypeWarning, "FewInstanceTypes", note)
+	}
 	b.carry(ctx, w)
 }
 

@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -32,6 +34,10 @@ func TestBoughtForWantOfSpot(t *testing.T) {
 			}
 			if len(w.claims) == 0 {
 				t.Error("nothing was bought")
+			}
+			told := slices.ContainsFunc(w.notes, func(note string) bool { return strings.Contains(note, "FewInstanceTypes") })
+			if told == available {
+				t.Errorf("with two types to choose from the pool's events are %q", w.notes)
 			}
 		})
 	}

@@ -61,6 +61,28 @@ func Annotations(n *capacity.PlannedNode) map[string]string {
 	return out
 }
 
+// fewTypes is below how many instance types Karpenter warns when it launches on demand although spot capacity is allowed
+// (instanceTypeFlexibilityThreshold in its AWS provider).
+const fewTypes = 5
+
+// FewTypes returns the text of a warning about a launch from these offerings for want of spot capacity; empty: there are enough types to choose from.
+func FewTypes(offers []capacity.NodeOffer) string {
+	types := map[string]bool{}
+	for i := range offers {
+		types[offers[i].Type.Name] = true
+	}
+	if len(types) >= fewTypes {
+		return ""
+	}
+	return fmt.Sprintf("there is no spot capacity for pods that may use it, and only %d instance types to choose from on demand; allow at least %d, so that more spot capacity comes into question and launches fail less often",
+		len(types), fewTypes)
+}
+
+// ForWantOfSpot reports whether a claim's node is bought on demand only because no spot capacity is available.
+func ForWantOfSpot(c *capacity.Claim) bool {
+	return c.Annotations[objects.AnnotationForWantOfSpot] == "true"
+}
+
 // certainShare returns which share of the memory for pods a node has in any case, whichever of its offerings is bought.
 func certainShare(n *capacity.PlannedNode) float64 {
 	share := 1.0

@@ -1,6 +1,9 @@
 package planned
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +45,20 @@ func TestCertainMemory(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{objects.AnnotationCertainMemory: odd}}}
 		if got := CertainMemory(node, false); got != 0 {
 			t.Errorf("annotation %q: %d bytes are certain", odd, got)
+		}
+	}
+}
+
+// As in Karpenter, five types are enough, however many offerings each has.
+func TestFewTypes(t *testing.T) {
+	for n, want := range map[int]bool{1: true, 4: true, 5: false, 60: false} {
+		var offers []capacity.NodeOffer
+		for i := range n {
+			typ := &capacity.InstanceType{Name: strconv.Itoa(i)}
+			offers = append(offers, capacity.NodeOffer{Type: typ, Offer: capacity.Offer{Zone: "a"}}, capacity.NodeOffer{Type: typ, Offer: capacity.Offer{Zone: "b"}})
+		}
+		if note := FewTypes(offers); (note != "") != want || want && !strings.Contains(note, fmt.Sprintf("only %d instance types", n)) {
+			t.Errorf("with %d types the warning is %q", n, note)
 		}
 	}
 }
