@@ -1,6 +1,6 @@
 // Command dovetail is the user's tool: it asks a cluster why a pod waits or a node is kept (why), shows what the cluster costs and holds (top, view),
-// what would be bought for it or for manifests (plan), lets paused launches be tried again (retry), and says what a region offers (catalog) and
-// which version this is (version). Called kubectl-dovetail it is a plugin of kubectl.
+// what would be bought for it or for manifests (plan), lets paused launches be tried again (retry), says what a region offers (catalog), turns the
+// settings of an old Karpenter into ours (settings), and says which version it is (version). Called kubectl-dovetail it is a plugin of kubectl.
 //
 // It holds flags, help and exit codes; pkg/livecluster reads clusters, pkg/explain explains them, pkg/offline plans and pkg/aws reads catalogs.
 package main
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // help names the command as the user knows it
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl dovetail"}
 	}
-	root.AddCommand(whyCommand(), topCommand(), viewCommand(), planCommand(), retryCommand(), catalogCommand(), versionCommand())
+	root.AddCommand(whyCommand(), topCommand(), viewCommand(), planCommand(), retryCommand(), catalogCommand(), settingsCommand(), versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -39,7 +39,7 @@ func pages(t *testing.T) map[string]string {
 }
 
 // ownCommand finds commands of this tool, as a line of a block or quoted in the text.
-var ownCommand = regexp.MustCompile("(?m)(?:^(?:    +|\\$ +)|`)(?:bin/|kubectl )?dovetail ((?:plan|catalog|version|why|retry|top|view)\\b[^`\n]*)")
+var ownCommand = regexp.MustCompile("(?m)(?:^(?:    +|\\$ +)|`)(?:bin/|kubectl )?dovetail ((?:plan|catalog|settings|version|why|retry|top|view)\\b[^`\n]*)")
 
 // Every command of this tool that any page names has the flags that the tool has, and files that exist. What those of docs/plan.md print is
 // compared by TestDocumentedCommandsWork.
