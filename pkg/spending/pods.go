@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
@@ -155,6 +156,9 @@ func (n Nodes) thrownOff(pod *corev1.Pod) (cause, message string) {
 			if n.open(pod) {
 				return "", "" // the node would take it again: whoever evicted it wanted the pod to move, and there is nothing wrong with the node
 			}
+			if n.drained(pod.Spec.NodeName) {
+				return "", "" // what becomes of the machine has a verdict of its own
+			}
 			return "evicted", "it was evicted through the Eviction API: " + c.Message
 		case corev1.PodReasonTerminationByKubelet:
 			if pod.Status.Reason == "Terminated" || strings.Contains(c.Message, "shutdown") {
@@ -216,6 +220,11 @@ func (n Nodes) untolerated(pod *corev1.Pod) string {
 // open reports whether the pod's node takes pods like it.
 func (n Nodes) open(pod *corev1.Pod) bool {
 	return capacity.Untolerated(pod.Spec.Tolerations, n.Taints(pod.Spec.NodeName)) == nil
+}
+
+// drained reports whether a node is being emptied by Dovetail, by this process or by another one: the reason for it may not be known here yet.
+func (n Nodes) drained(node string) bool {
+	return slices.ContainsFunc(n.Taints(node), func(t corev1.Taint) bool { return t.Key == karpv1.DisruptedTaintKey })
 }
 
 // throw counts a pod that was evicted or rejected.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
@@ -92,6 +93,40 @@ func TestVerdicts(t *testing.T) {
 			}
 			if got := p.verdict("c"); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// What Dovetail evicts from a node that it drains says nothing against the machine or the workload, even where another process drains it, whose reason
+// isn't known here. Whoever else has closed a node may have found it broken.
+func TestEvictionsByDovetailAreNoFailures(t *testing.T) {
+	disrupted := corev1.Taint{Key: karpv1.DisruptedTaintKey, Effect: corev1.TaintEffectNoSchedule}
+	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	for name, tc := range map[string]struct {
+		taints []corev1.Taint
+		want   string
+	}{
+		"drained by Dovetail":             {[]corev1.Taint{disrupted}, "undecided"},
+		"drained by others":               {[]corev1.Taint{cordoned}, "failed: node pool pool, d ReplicaSet/web: evicted"},
+		"drained by Dovetail, and closed": {[]corev1.Taint{cordoned, disrupted}, "undecided"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPurse(t, Config{})
+			p.tells["node-c"] = tc.taints
+			p.buys("c")
+			p.podChanged(p.pod("p", "node-c", phase(corev1.PodRunning)), false)
+			evicted := p.pod("p", "node-c", phase(corev1.PodRunning), target("EvictionByEvictionAPI", ""), deleted)
+			p.podChanged(evicted, false)
+			p.podChanged(evicted, true)
+			if tc.want != "undecided" {
+				p.Ended("c", true)
+			}
+			if got := p.verdict("c"); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+			if tc.want == "undecided" && len(p.state.instances.byClaim["c"].thrown) > 0 {
+				t.Error("the eviction counts against the machine")
 			}
 		})
 	}
