@@ -68,6 +68,11 @@ func TestExamplesHaveLimits(t *testing.T) {
 			if err := yaml.Unmarshal(doc, &pool); err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
+			for _, inline := range inlinePools(t, doc) {
+				if pools++; !strings.Contains(inline, "limits:") {
+					t.Errorf("%s: a pool in the arguments has no limits:\n%s", path, inline)
+				}
+			}
 			if pool.Kind != "NodePool" && pool.Kind != "Provisioner" || pool.Spec.Replicas != nil {
 				continue
 			}
@@ -82,6 +87,33 @@ func TestExamplesHaveLimits(t *testing.T) {
 	if pools < 5 {
 		t.Errorf("%d pools were looked at", pools)
 	}
+}
+
+// inlinePools returns the pools in the arguments of a KubeSchedulerConfiguration, as YAML.
+func inlinePools(t *testing.T, doc []byte) (out []string) {
+	t.Helper()
+	var cfg struct {
+		Profiles []struct {
+			PluginConfig []struct {
+				Args struct{ NodePools []any }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(doc, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range cfg.Profiles {
+		for _, c := range p.PluginConfig {
+			for _, pool := range c.Args.NodePools {
+				text, err := yaml.Marshal(pool)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, string(text))
+			}
+		}
+	}
+	return out
 }
 
 // The node classes in the examples are what their comments say.
