@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,17 +21,18 @@ type binary struct {
 	info       *debug.BuildInfo
 }
 
-// compile builds a static program. Paths of this machine aren't part of it (-trimpath), so that the same sources give the same bytes.
-func compile(root, pkg, path, arch, ldflags string) (binary, error) {
+// compile builds a static program. Paths of this machine aren't part of it (-trimpath), so that the same sources give the same bytes. It writes to out how
+// far it is: the first build compiles Kubernetes for the architecture, which takes minutes.
+func compile(out io.Writer, root, pkg, path, arch, ldflags string) (binary, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return binary{}, fmt.Errorf("building %s: %w", pkg, err)
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", ldflags, "-o", path, pkg)
+	cmd := exec.Command(filepath.Join("hack", "build.sh"), "-trimpath", "-ldflags", ldflags, "-o", path, pkg)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0")
 	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Stdout, cmd.Stderr = out, &stderr
 	if err := cmd.Run(); err != nil {
 		return binary{}, fmt.Errorf("building %s for linux/%s: %w\n%s", pkg, arch, err, stderr.Bytes())
 	}

@@ -82,7 +82,7 @@ func runBuild(root string, args []string, out io.Writer) error {
 	var binaries []binary
 	for a := range strings.SplitSeq(*arch, ",") {
 		fmt.Fprintf(out, "building dovetail-scheduler for linux/%s\n", a)
-		b, err := compile(root, "./cmd/scheduler", filepath.Join(*folder, "dovetail-scheduler-linux-"+a), a, *ldflags)
+		b, err := compile(out, root, "./cmd/scheduler", filepath.Join(*folder, "dovetail-scheduler-linux-"+a), a, *ldflags)
 		if err != nil {
 			return err
 		}
