@@ -4,6 +4,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// TaintDisrupted is the key of Karpenter's taint on nodes that it is about to drain, which Dovetail uses, too.
+const TaintDisrupted = "karpenter.sh/disrupted"
+
 // Tolerates reports whether one of the tolerations tolerates the taint (k8s.io/api core/v1, Toleration).
 func Tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {

@@ -20,9 +20,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// taintDisrupted is on nodes that are being disrupted.
-const taintDisrupted = "karpenter.sh/disrupted"
-
 // Relocation plans and launches the capacity that Replacements asks for. It belongs to the planner's goroutine.
 type Relocation struct {
 	moves        *Replacements
@@ -133,8 +130,8 @@ func (re *Relocation) depart(v *View) {
 		left.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(p *corev1.Pod) bool { return gone[n.Name][p.UID] })
 		v.Nodes[i] = &left
 		o = o.DeepCopy()
-		o.Spec.Taints = append(slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintDisrupted }),
-			corev1.Taint{Key: taintDisrupted, Effect: corev1.TaintEffectNoSchedule})
+		o.Spec.Taints = append(slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == capacity.TaintDisrupted }),
+			corev1.Taint{Key: capacity.TaintDisrupted, Effect: corev1.TaintEffectNoSchedule})
 		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o, Pods: left.Pods, Instead: true})
 	}
 }

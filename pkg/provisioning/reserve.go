@@ -364,8 +364,8 @@ func (c *Consolidation) order(v *View, steps []stepOf) {
 // disrupted returns a copy of a Node with the disrupted taint.
 func disrupted(o *corev1.Node) *corev1.Node {
 	o = o.DeepCopy()
-	o.Spec.Taints = append(slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintDisrupted }),
-		corev1.Taint{Key: taintDisrupted, Effect: corev1.TaintEffectNoSchedule})
+	o.Spec.Taints = append(slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == capacity.TaintDisrupted }),
+		corev1.Taint{Key: capacity.TaintDisrupted, Effect: corev1.TaintEffectNoSchedule})
 	return o
 }
 

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
@@ -224,7 +223,7 @@ func (n Nodes) open(pod *corev1.Pod) bool {
 
 // drained reports whether a node is being emptied by Dovetail, by this process or by another one: the reason for it may not be known here yet.
 func (n Nodes) drained(node string) bool {
-	return slices.ContainsFunc(n.Taints(node), func(t corev1.Taint) bool { return t.Key == karpv1.DisruptedTaintKey })
+	return slices.ContainsFunc(n.Taints(node), func(t corev1.Taint) bool { return t.Key == capacity.TaintDisrupted })
 }
 
 // throw counts a pod that was evicted or rejected.

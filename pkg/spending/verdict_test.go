@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
@@ -101,7 +100,7 @@ func TestVerdicts(t *testing.T) {
 // What Dovetail evicts from a node that it drains says nothing against the machine or the workload, even where another process drains it, whose reason
 // isn't known here. Whoever else has closed a node may have found it broken.
 func TestEvictionsByDovetailAreNoFailures(t *testing.T) {
-	disrupted := corev1.Taint{Key: karpv1.DisruptedTaintKey, Effect: corev1.TaintEffectNoSchedule}
+	disrupted := corev1.Taint{Key: capacity.TaintDisrupted, Effect: corev1.TaintEffectNoSchedule}
 	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	for name, tc := range map[string]struct {
 		taints []corev1.Taint
