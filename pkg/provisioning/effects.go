@@ -47,7 +47,9 @@ func (ef *Effects) Serve(ctx context.Context) {
 			for more := true; more; { // the lock is given up in between: each looks at many
 				ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = l.TickPods(now) })
 			}
-			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.TickClasses(now) })
+			for more := true; more; {
+				ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = l.TickClasses(now) })
+			}
 			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.TickNodes(now) })
 			ef.later()
 			ef.relieve()

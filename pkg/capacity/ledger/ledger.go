@@ -18,13 +18,14 @@ import (
 
 // Ledger holds all nodes, pods and reservations. It is not safe for concurrent use.
 type Ledger struct {
-	nodes    map[string]*node // by key: the claim's name, or the Node's name for nodes without a claim
-	byName   map[string]*node // by Node name, once known
-	pods     map[types.UID]*pod
-	queued   map[types.UID]*pod // those that are Queued
-	everyPod pieces.List[*pod]  // with those that were removed since TickPods last came to them
-	classes  map[capacity.ClassKey]*class
-	apart    *antiaffinity.Index // of classes: which of them keep off each other's nodes (see Apart)
+	nodes      map[string]*node // by key: the claim's name, or the Node's name for nodes without a claim
+	byName     map[string]*node // by Node name, once known
+	pods       map[types.UID]*pod
+	queued     map[types.UID]*pod // those that are Queued
+	everyPod   pieces.List[*pod]  // with those that were removed since TickPods last came to them
+	classes    map[capacity.ClassKey]*class
+	everyClass pieces.List[*class] // likewise, for TickClasses
+	apart      *antiaffinity.Index // of classes: which of them keep off each other's nodes (see Apart)
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
 	assumed map[string]map[types.UID]binding
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
@@ -139,6 +140,7 @@ type class struct {
 	lost    int       // consecutive rounds of nodes that took pods of it and whose kubelets never registered
 	lostWhy string    // what happened to the last one
 	rest    time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
+	gone    bool      // it isn't in Ledger.classes any more
 }
 
 type slot struct {
@@ -208,6 +210,7 @@ func (l *Ledger) class(c *capacity.Class) *class {
 	if !ok {
 		k = &class{Class: c}
 		l.classes[c.Key] = k
+		l.everyClass.Add(k)
 		l.apart.Add(c)
 	}
 	return k
@@ -218,6 +221,7 @@ func (l *Ledger) forget(c *class) {
 	if len(c.slots) > 0 || len(c.waiting) > 0 || c.failed > 0 || c.lost > 0 || c.pods > 0 {
 		return
 	}
+	c.gone = true
 	delete(l.classes, c.Key)
 	l.apart.Remove(c.Key)
 }

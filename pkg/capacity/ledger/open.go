@@ -227,11 +227,12 @@ func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 }
 
 // Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register. It is TickPods
-// until that is done, TickClasses and TickNodes, between which a caller may give up its lock.
+// and TickClasses, each until that is done, and TickNodes, between which a caller may give up its lock.
 func (l *Ledger) Tick(now time.Time) {
 	for l.TickPods(now) {
 	}
-	l.TickClasses(now)
+	for l.TickClasses(now) {
+	}
 	l.TickNodes(now)
 }
 
@@ -276,9 +277,12 @@ func (l *Ledger) due(p *pod, now time.Time) bool {
 	return p.state == Refused && !p.retry.IsZero() && !now.Before(p.retry)
 }
 
-// TickClasses is the part of Tick that is about classes.
-func (l *Ledger) TickClasses(now time.Time) {
-	for _, c := range l.classes {
+// TickClasses is the part of Tick that is about classes. more: it has not looked at all of them yet.
+func (l *Ledger) TickClasses(now time.Time) (more bool) {
+	return l.everyClass.Next(20_000, func(c *class) bool {
+		if c.gone {
+			return false
+		}
 		l.catchUp(c)
 		if c.failed > 0 && now.Sub(c.next) > backoff.Longest {
 			c.failed, c.next = 0, time.Time{}
@@ -288,7 +292,8 @@ func (l *Ledger) TickClasses(now time.Time) {
 			c.lost, c.rest = 0, time.Time{}
 			l.forget(c)
 		}
-	}
+		return !c.gone
+	})
 }
 
 // TickNodes is the part of Tick that is about nodes.
