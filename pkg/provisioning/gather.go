@@ -89,6 +89,16 @@ func (g *Gatherer) queued() (out []ledger.Waiting) {
 func (g *Gatherer) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	fresh := map[types.UID]*capacity.Class{}
 	var lost []types.UID
+	changed := false
+	flush := func() {
+		changed = true
+		g.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
+			l.Renew(fresh)
+			l.Dismiss(lost)
+		})
+		clear(fresh)
+		lost = lost[:0]
+	}
 	for _, w := range waiting {
 		pod := g.pending.Get(w.Ref.UID)
 		if !w.Stale || pod == nil {
@@ -100,16 +110,18 @@ func (g *Gatherer) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 		} else {
 			fresh[w.Ref.UID] = c
 		}
+		if len(fresh)+len(lost) == renewAtOnce {
+			flush()
+		}
 	}
-	if len(lost)+len(fresh) == 0 {
-		return false
+	if len(fresh)+len(lost) > 0 {
+		flush()
 	}
-	g.reservations.Step(func(l *ledger.Ledger, _ time.Time) {
-		l.Renew(fresh)
-		l.Dismiss(lost)
-	})
-	return true
+	return changed
 }
+
+// renewAtOnce bounds for how many pods the ledger's lock is held: the classes of all of them may have changed (see ledger.Ledger.Outdate).
+const renewAtOnce = 2000
 
 // withoutNominees leaves out pods that wait for victims of preemption. Their capacity is not free yet, so a plan would buy it a second time.
 func (g *Gatherer) withoutNominees(waiting []ledger.Waiting) []ledger.Waiting {
