@@ -61,6 +61,7 @@ build:
 tool:
 	$(say) 'building bin/dovetail (the first time this compiles parts of Kubernetes: minutes)'
 	@hack/build.sh -ldflags '$(LDFLAGS)' -o bin/dovetail ./cmd/dovetail
+	$(say) 'built bin/dovetail'
 
 test: verify unit integration
 	$(say) 'all good'

@@ -179,6 +179,12 @@ func TestValuesOfKarpentersChart(t *testing.T) {
 			t.Errorf("%s: no warning %q in\n%s", set, want, notes)
 		}
 	}
+	if notes := mustRender(t, release{}, "settings.provisionFor[0]=default-scheduler,settings.provisionFor[1]=other").notes(); !strings.Contains(notes, "so do pods of default-scheduler, other") {
+		t.Errorf("the notes don't say for which other schedulers nodes are launched:\n%s", notes)
+	}
+	if config := mustRender(t, release{}, "clientConnection.qps=900").documents(); !strings.Contains(config, "qps: 900\n") || !strings.Contains(config, "burst: 1000\n") {
+		t.Error("clientConnection isn't in the configuration")
+	}
 	// What is left out of a scrape's settings leaves no trace.
 	monitor := mustRender(t, release{}, "serviceMonitor.enabled=true,serviceMonitor.endpointConfig.scheme=http")["servicemonitor.yaml"]
 	var parsed map[string]any
@@ -209,6 +215,8 @@ func TestWrongValues(t *testing.T) {
 		"profile.binderArgs.lateafter=3m":                "'lateafter' not allowed",
 		"profile.pluginConfig[0].name=Provision":         "/profile/pluginConfig/0",
 		"schedulerConfiguration.profiles=null":           "propertyName 'profiles'",
+		"clientConnection.qps=0":                         "/clientConnection/qps",
+		"clientConnection.kubeconfig=/root/config":       "'kubeconfig' not allowed",
 		"image.repository=":                              "image.repository: required",
 		"image.repository=registry.example/x:1":          "/image/repository",
 		"image.digest=latest":                            "/image/digest",
@@ -421,6 +429,26 @@ func TestDefinitions(t *testing.T) {
 	if sources < 9 || len(all) != sources {
 		t.Errorf("%d definitions of %d files", len(all), sources)
 	}
+	// Beside EKS Auto Mode, as docs/install.md says.
+	values, err := readValues(nil, []string{autoMode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err = r.render(filepath.Join(out, "dovetail-crd-"+chartVersion(t, "dovetail-crd")+".tgz"), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, o := range objects(t, rendered.documents()) {
+		left = append(left, o.Metadata.Name)
+	}
+	if slices.Sort(left); !slices.Equal(left, []string{"ec2nodeclasses.karpenter.k8s.aws", "nodeoverlays.karpenter.sh", "podgroups.scheduling.x-k8s.io"}) {
+		t.Errorf("beside Auto Mode the definitions are %q", left)
+	}
+	values["omit"] = []any{"nodepools"}
+	if _, err := r.render(filepath.Join(out, "dovetail-crd-"+chartVersion(t, "dovetail-crd")+".tgz"), values); err == nil || !strings.Contains(err.Error(), "/omit/0") {
+		t.Errorf("a definition that isn't Karpenter's: %v", err)
+	}
 	if _, err := r.render(filepath.Join(root, "charts", "dovetail-crd"), nil); err == nil || !strings.Contains(err.Error(), "make chart") {
 		t.Errorf("the chart's folder, without definitions: %v", err)
 	}
@@ -428,6 +456,9 @@ func TestDefinitions(t *testing.T) {
 		t.Errorf("the package of the other chart: %v", err)
 	}
 }
+
+// autoMode is what leaves out the definitions that EKS Auto Mode has installed.
+const autoMode = "omit={nodepools.karpenter.sh,nodeclaims.karpenter.sh}"
 
 func specOf(t *testing.T, document []byte) []byte {
 	t.Helper()

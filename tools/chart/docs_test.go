@@ -24,7 +24,7 @@ var (
 )
 
 // definitions are the values of the chart of definitions that pages name; chart_test.go renders them.
-var definitions = []string{"karpenter=false", "podGroups=false", "provisioners=true", "capacityBuffers=true", "provisioningRequests=true"}
+var definitions = []string{"karpenter=false", autoMode, "podGroups=false", "provisioners=true", "capacityBuffers=true", "provisioningRequests=true"}
 
 func setsOf(text string) (sets []string) {
 	for _, m := range setFlag.FindAllStringSubmatch(text, -1) {

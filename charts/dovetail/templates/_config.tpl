@@ -23,8 +23,8 @@ clientConnection:
   {{- if eq .Values.mode "replace" }}
   kubeconfig: /etc/kubernetes/scheduler.conf
   {{- end }}
-  qps: 500
-  burst: 1000
+  qps: {{ .Values.clientConnection.qps }}
+  burst: {{ .Values.clientConnection.burst }}
 leaderElection:
   leaderElect: true
   resourceNamespace: {{ .Release.Namespace }}
