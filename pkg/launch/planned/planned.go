@@ -74,7 +74,7 @@ func FewTypes(offers []capacity.NodeOffer) string {
 	if len(types) >= fewTypes {
 		return ""
 	}
-	return fmt.Sprintf("there is no spot capacity for pods that may use it, and only %d instance types to choose from on demand; allow at least %d, so that more spot capacity comes into question and launches fail less often",
+	return fmt.Sprintf("no spot capacity is available for pods that may use it, and the number of instance types to choose from on demand is %d; allow at least %d, so that more spot capacity comes into question and launches fail less often",
 		len(types), fewTypes)
 }
 

@@ -57,7 +57,7 @@ func TestFewTypes(t *testing.T) {
 			typ := &capacity.InstanceType{Name: strconv.Itoa(i)}
 			offers = append(offers, capacity.NodeOffer{Type: typ, Offer: capacity.Offer{Zone: "a"}}, capacity.NodeOffer{Type: typ, Offer: capacity.Offer{Zone: "b"}})
 		}
-		if note := FewTypes(offers); (note != "") != want || want && !strings.Contains(note, fmt.Sprintf("only %d instance types", n)) {
+		if note := FewTypes(offers); (note != "") != want || want && !strings.Contains(note, fmt.Sprintf("on demand is %d; allow at least 5", n)) {
 			t.Errorf("with %d types the warning is %q", n, note)
 		}
 	}
