@@ -20,6 +20,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/explain"
 	"github.com/dovetail-scheduler/dovetail/pkg/livecluster"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
 
@@ -61,7 +62,7 @@ func (f *clusterFlags) reader() (*livecluster.Reader, error) {
 	}
 	config, err := f.kube.loader().ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, f.kube.problem(err)
 	}
 	f.kept, err = livecluster.New(config)
 	return f.kept, err
@@ -125,6 +126,8 @@ func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manif
 	sizes := aws.OfflineConfig{VMMemoryOverheadPercent: f.memoryOverhead}
 	config, err := f.schedulerConfig(installed)
 	switch {
+	case err != nil && f.config == "": // the cluster can be looked at all the same
+		out.notes = append(out.notes, fmt.Sprintf("the ConfigMap with the scheduler's configuration is invalid, so that its settings have their defaults (--config names another): %s", objects.OneLine(err.Error())))
 	case err != nil:
 		return nil, err
 	case config != nil:
@@ -150,8 +153,7 @@ func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manif
 	return out, nil
 }
 
-// schedulerConfig reads the file of --config, or the text that is installed; nil: neither is known, or what is installed is no valid
-// configuration.
+// schedulerConfig reads the file of --config, or the text that is installed; nil: neither is known.
 func (f *clusterFlags) schedulerConfig(installed string) (*schedulerConfig, error) {
 	switch {
 	case f.config != "":
@@ -161,11 +163,7 @@ func (f *clusterFlags) schedulerConfig(installed string) (*schedulerConfig, erro
 		}
 		return config, nil
 	case installed != "":
-		config, err := parseConfig([]byte(installed))
-		if err != nil { // the cluster can be looked at all the same
-			return nil, nil
-		}
-		return config, nil
+		return parseConfig([]byte(installed))
 	}
 	return nil, nil
 }

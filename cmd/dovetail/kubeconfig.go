@@ -1,6 +1,11 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -27,4 +32,23 @@ func (k *kubeFlags) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = k.path
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &k.overrides)
+}
+
+// problem returns the error to show for one of loader's. client-go says the same of a file that isn't there as of an empty one, and advises to set a variable
+// that it doesn't read.
+func (k *kubeFlags) problem(err error) error {
+	if !clientcmd.IsEmptyConfig(err) {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	var missing []string
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	for _, file := range rules.Precedence {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			missing = append(missing, file)
+		}
+	}
+	if len(missing) == 0 {
+		return fmt.Errorf("kubeconfig: no cluster is configured in %s", strings.Join(rules.Precedence, ", "))
+	}
+	return fmt.Errorf("kubeconfig: there is no file %s: set KUBECONFIG, or give --kubeconfig", strings.Join(missing, ", "))
 }

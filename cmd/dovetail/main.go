@@ -98,9 +98,13 @@ func all(err error) []error {
 	return []error{err}
 }
 
-func noArgs(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("%q is an unexpected argument; files are given with -f", args[0])}
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	hint := ""
+	if cmd.Flags().ShorthandLookup("f") != nil {
+		hint = "; files are given with -f"
+	}
+	return usageError{fmt.Errorf("%q is an unexpected argument%s", args[0], hint)}
 }

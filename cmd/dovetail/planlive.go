@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"slices"
 
+	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 	"github.com/dovetail-scheduler/dovetail/pkg/whatif"
@@ -18,11 +22,14 @@ func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
 	flags := newClusterFlags()
 	flags.kube, flags.existing, flags.config, flags.zones, flags.memoryOverhead = f.kube, f.existing, f.config, f.zones, f.memoryOverhead
 	flags.catalog = cmp.Or(f.catalog, builtinCatalog)
+	if err := poolsIn(f.pools); err != nil {
+		return err
+	}
 	c, err := flags.look(cmd.Context(), cmd, manifest.Options{Manifests: slices.Concat(f.manifests, f.pools), DefaultPool: f.defaultPool, Namespace: f.namespace})
 	if err != nil {
 		return err
 	}
-	set := c.After()
+	set := c.Plannable()
 	var gone *whatif.Gone
 	if len(f.without) > 0 {
 		if set, gone, err = whatif.Without(set, f.without); err != nil {
@@ -44,7 +51,7 @@ func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
 	report.Reserved = c.Reserved()
 	if gone != nil {
 		settings.Explain = ""
-		now, err := offline.Plan(cmd.Context(), c.After(), settings)
+		now, err := offline.Plan(cmd.Context(), c.Plannable(), settings)
 		if err != nil {
 			return err
 		}
@@ -66,13 +73,33 @@ func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
 	return nil
 }
 
+// poolsIn returns an error that names a file of --pool in which there is no pool and no class, or something else: then it was probably meant for -f.
+func poolsIn(files []string) error {
+	for _, file := range files {
+		if file == "-" {
+			continue // it can be read only once
+		}
+		set, err := manifest.Read(manifest.Options{Manifests: []string{file}, Definitions: definitions})
+		if err != nil {
+			return err
+		}
+		pools := len(manifest.All[*karpv1.NodePool](set)) + len(manifest.All[*ec2nc.EC2NodeClass](set)) + len(manifest.All[*legacy.Provisioner](set)) + len(manifest.All[*legacy.AWSNodeTemplate](set))
+		if pods := len(manifest.All[*corev1.Pod](set)); pools == 0 || pods > 0 {
+			return fmt.Errorf("--pool %s: it has %d pods, and %d NodePools and EC2NodeClasses: --pool is for the latter, -f for the former", file, pods, pools)
+		}
+	}
+	return nil
+}
+
 // withoutOf returns what is gone, with what it costs.
 func withoutOf(gone *whatif.Gone, price func(map[string]string) (float64, bool)) *offline.Without {
 	out := &offline.Without{Moved: len(gone.Moved)}
 	for _, n := range gone.Nodes {
 		out.Nodes = append(out.Nodes, n.Name)
-		p, _ := price(n.Labels)
-		out.PerHour += p
+		p, known := price(n.Labels)
+		if out.PerHour += p; !known {
+			out.Unpriced++
+		}
 	}
 	for _, pod := range gone.Lost {
 		out.Lost = append(out.Lost, offline.PodName{Namespace: pod.Namespace, Name: pod.Name})

@@ -92,6 +92,12 @@ func retry(cmd *cobra.Command, reader *livecluster.Reader, args []string, namesp
 		}
 		chosen = []retried{one}
 	}
+	if len(args) == 0 && len(snapshot.Warnings) > 0 { // there may be more than what is known
+		if len(chosen) == 0 {
+			return errors.New(strings.Join(snapshot.Warnings, "; "))
+		}
+		warn(cmd, snapshot.Warnings)
+	}
 	if len(chosen) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "No NodePool, EC2NodeClass or Provisioner has paused launches: nothing was changed.")
 		return err

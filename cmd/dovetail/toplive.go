@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -35,10 +36,13 @@ type topModel struct {
 	bound         bool
 	clock         clock.PassiveClock
 	width, height int
+	took          time.Duration // by the last look that was answered
 	// latest is what was read last, problem why the last attempt failed.
 	latest  *explain.Overview
 	notes   []string
 	problem error
+	// asked is when the look began that isn't answered yet; zero: none is under way.
+	asked time.Time
 	// boundAt is when the bound was worked out, top the first line that is shown.
 	boundAt time.Time
 	top     int
@@ -56,14 +60,20 @@ type looked struct {
 // again asks for the next look.
 type again struct{}
 
-func (m *topModel) Init() tea.Cmd { return m.read() }
+func (m *topModel) Init() tea.Cmd { return tea.Batch(m.read(), redraw()) }
+
+// second lets the terminal be drawn again, so that it shows how long an answer is missing.
+type second struct{}
+
+func redraw() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return second{} }) }
 
 // read looks at the cluster beside the terminal's own loop.
 func (m *topModel) read() tea.Cmd {
 	bound := m.bound && (m.boundAt.IsZero() || m.clock.Since(m.boundAt) >= boundEvery)
 	look, c := m.look, m.clock
+	start := c.Now()
+	m.asked = start
 	return func() tea.Msg {
-		start := c.Now()
 		o, notes, err := look(bound)
 		return looked{o, notes, err, c.Since(start), bound}
 	}
@@ -77,6 +87,8 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.key(msg.String())
 	case again:
 		return m, m.read()
+	case second:
+		return m, redraw()
 	case looked:
 		m.take(msg)
 		return m, tea.Tick(m.pause(msg.took), func(time.Time) tea.Msg { return again{} })
@@ -89,6 +101,7 @@ func (m *topModel) pause(took time.Duration) time.Duration { return max(m.interv
 
 // take keeps what was read. The bound of an earlier look stays until there is a new one.
 func (m *topModel) take(l looked) {
+	m.asked = time.Time{}
 	if m.problem = l.err; l.err != nil {
 		return
 	}
@@ -98,7 +111,7 @@ func (m *topModel) take(l looked) {
 	case m.latest != nil:
 		l.overview.Bound, l.overview.Managed, l.overview.ManagedPerHour = m.latest.Bound, m.latest.Managed, m.latest.ManagedPerHour
 	}
-	m.latest, m.notes = l.overview, l.notes
+	m.latest, m.notes, m.took = l.overview, l.notes, l.took
 }
 
 func (m *topModel) key(name string) tea.Cmd {
@@ -119,6 +132,20 @@ func (m *topModel) key(name string) tea.Cmd {
 	return nil
 }
 
+// patience is how long an answer may be missing before the terminal says so: a look at a large cluster takes seconds, and more with the bound.
+const patience = 15 * time.Second
+
+// late returns for how long an answer is missing; 0: it isn't late.
+func (m *topModel) late() time.Duration {
+	if m.asked.IsZero() {
+		return 0
+	}
+	if took := m.clock.Since(m.asked); took > max(patience, 3*m.took) {
+		return took
+	}
+	return 0
+}
+
 // room is how many lines there are for what is shown, above the last line with the keys.
 func (m *topModel) room() int { return max(m.height-1, 1) }
 
@@ -130,10 +157,13 @@ func (m *topModel) View() string {
 		return "Reading the cluster ..."
 	}
 	var b strings.Builder
-	if m.problem != nil {
+	switch late := m.late(); {
+	case m.problem != nil:
 		b.WriteString("What follows is old: " + m.problem.Error() + "\n")
+	case late > 0:
+		fmt.Fprintf(&b, "What follows is old: the cluster hasn't answered for %v\n", late.Round(time.Second))
 	}
-	_ = m.latest.Write(&b) // a strings.Builder refuses nothing
+	_ = m.latest.WriteWithin(&b, m.width) // a strings.Builder refuses nothing
 	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 	for _, note := range m.notes {
 		lines = append(lines, "Note: "+note)

@@ -41,7 +41,7 @@ func TestTopOnATerminal(t *testing.T) {
 	shows("Reading the cluster", true)
 	look()
 	shows("1 node: $1.0000/h", true)
-	shows("at least $0.5000/h", false) // cut at the width
+	shows("at least\n  $0.5000/h", true) // wrapped at the width
 	send(tea.WindowSizeMsg{Width: 200, Height: 12})
 	shows("at least $0.5000/h", true)
 	shows("Note: prices are rough", true)
@@ -61,8 +61,16 @@ func TestTopOnATerminal(t *testing.T) {
 	shows("What follows is old: connection refused", true)
 	shows("2 nodes", true)
 
+	failure = nil
+	look()
+	m.read() // is never answered
+	clock.SetTime(clock.Now().Add(patience))
+	shows("What follows is old", false)
+	clock.SetTime(clock.Now().Add(time.Second))
+	shows("What follows is old: the cluster hasn't answered for 16s", true)
 	failure, nodes = nil, 40
 	look()
+	shows("What follows is old", false)
 	shows("node-39", false)
 	for range 10 {
 		send(tea.KeyMsg{Type: tea.KeyPgDown})

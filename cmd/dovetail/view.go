@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,15 +43,20 @@ func viewCommand() *cobra.Command {
 			if slices.Contains(f.existing, "-") {
 				return usageError{errors.New("--existing -: must be a file: the page reads it again and again, and standard input can be read only once")}
 			}
+			if err := f.there(); err != nil {
+				return err
+			}
 			f.quiet = true
 			f.keepContext()
 			listener, err := listen(cmd.Context(), address)
 			if err != nil {
 				return err
 			}
+			var tell sync.Once
 			look := func(ctx context.Context) (*explain.Cluster, []string, error) {
 				c, err := f.look(ctx, cmd, manifest.Options{}, about{"", "NodeClaim", ""}, about{"", "NodePool", ""}, about{"", "Node", ""})
 				if err != nil {
+					tell.Do(func() { cmd.PrintErrf("The cluster can't be read: %v. The page tries again.\n", err) })
 					return nil, nil, err
 				}
 				return c.Cluster, c.notes, nil
@@ -64,6 +71,30 @@ func viewCommand() *cobra.Command {
 	flags.BoolVar(&noBound, "no-bound", false, "don't work out what the pods would cost at least, which takes seconds on a large cluster")
 	f.add(flags)
 	return cmd
+}
+
+// there reports what no later look would find: a file that is missing, a kubeconfig without a cluster.
+func (f *clusterFlags) there() error {
+	for _, file := range f.existing {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("--existing: %w", err)
+		}
+	}
+	if f.catalog != builtinCatalog {
+		if _, err := os.Stat(f.catalog); err != nil {
+			return fmt.Errorf("--catalog: %w", err)
+		}
+	}
+	if f.config != "" {
+		if _, err := readConfig(f.config); err != nil {
+			return fmt.Errorf("--config %s: %w", f.config, err)
+		}
+	}
+	if len(f.existing) > 0 {
+		return nil
+	}
+	_, err := f.reader()
+	return err
 }
 
 // keepContext keeps to the context that is current now: after 'kubectl config use-context' the page would show another cluster under this one's name.

@@ -45,6 +45,16 @@ func New(set *manifest.Set, settings offline.Settings, prices Prices, now time.T
 // After returns the cluster once what is being launched is up: pods that have a reservation are on their nodes.
 func (c *Cluster) After() *manifest.Set { return c.after }
 
+// Plannable is After without the pods of the cluster for whose scheduler nothing is launched: where they will be isn't known.
+func (c *Cluster) Plannable() *manifest.Set {
+	return c.after.Edit(func(o client.Object) client.Object {
+		if pod, ok := o.(*corev1.Pod); ok && pod.UID != "" && pod.Spec.NodeName == "" && c.foreign(pod) {
+			return nil
+		}
+		return o
+	})
+}
+
 // Reserved returns how many pods without a node have a reservation.
 func (c *Cluster) Reserved() int { return len(c.bookings) }
 
@@ -97,7 +107,7 @@ func (c *Cluster) podsOn(node string) (out []*corev1.Pod) {
 
 // machine describes what the labels of a Node or a NodeClaim say about its instance, with its price.
 func (c *Cluster) machine(labels map[string]string) string {
-	instanceType, zone, capacityType := labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone], labels[karpv1.CapacityTypeLabelKey]
+	instanceType, zone, capacityType := labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone], capacityTypeOf(labels)
 	if instanceType == "" {
 		return "an instance that isn't known yet"
 	}
@@ -113,9 +123,14 @@ func (c *Cluster) machine(labels map[string]string) string {
 	return strings.Join(parts, ", ")
 }
 
+// capacityTypeOf returns the capacity type of a node; empty: not known. Nodes of EKS's managed node groups have a label of their own for it.
+func capacityTypeOf(labels map[string]string) string {
+	return cmp.Or(labels[karpv1.CapacityTypeLabelKey], map[string]string{"SPOT": karpv1.CapacityTypeSpot, "ON_DEMAND": karpv1.CapacityTypeOnDemand}[labels["eks.amazonaws.com/capacityType"]])
+}
+
 // Price returns what an instance costs, in $/h, as the labels of its Node or NodeClaim describe it; false if that isn't known.
 func (c *Cluster) Price(labels map[string]string) (float64, bool) {
-	instanceType, zone, capacityType := labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone], labels[karpv1.CapacityTypeLabelKey]
+	instanceType, zone, capacityType := labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone], capacityTypeOf(labels)
 	if instanceType == "" {
 		return 0, false
 	}

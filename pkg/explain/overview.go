@@ -27,7 +27,7 @@ type Overview struct {
 	PerHour  float64
 	Unpriced int
 	// Bound is what the pods of Managed nodes of pools cost at least, however they were packed on new nodes, and ManagedPerHour what these nodes
-	// cost; 0: not known.
+	// cost; Bound 0: not known.
 	Bound, ManagedPerHour float64
 	Managed               int
 	// Running is the number of pods on nodes, Waiting are those without one.
@@ -86,7 +86,7 @@ func (c *Cluster) nodes(o *Overview) {
 	claims := map[string]*karpv1.NodeClaim{}
 	add := func(name string, labels map[string]string, created time.Time, allocatable corev1.ResourceList) *NodeUse {
 		n := &NodeUse{Name: name, Pool: labels[karpv1.NodePoolLabelKey], Type: labels[corev1.LabelInstanceTypeStable], Zone: labels[corev1.LabelTopologyZone],
-			CapacityType: labels[karpv1.CapacityTypeLabelKey], Created: created, Age: c.Now.Sub(created), Allocatable: allocatable, Requested: corev1.ResourceList{}, Reserved: corev1.ResourceList{}}
+			CapacityType: capacityTypeOf(labels), Created: created, Age: c.Now.Sub(created), Allocatable: allocatable, Requested: corev1.ResourceList{}, Reserved: corev1.ResourceList{}}
 		n.Price, n.Priced = c.Price(labels)
 		if o.PerHour += n.Price; !n.Priced {
 			o.Unpriced++
@@ -105,7 +105,7 @@ func (c *Cluster) nodes(o *Overview) {
 	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
 		if byName[nc.Status.NodeName] == nil {
 			launching[nc.Name] = add(nc.Name, nc.Labels, nc.CreationTimestamp.Time, nc.Status.Allocatable)
-			launching[nc.Name].State = "Launching"
+			launching[nc.Name].State = stateLaunching
 		}
 	}
 	for _, pod := range manifest.All[*corev1.Pod](c.Set) {
@@ -139,6 +139,9 @@ func (c *Cluster) nodes(o *Overview) {
 	}
 }
 
+// stateLaunching is the state of a NodeClaim without a Node.
+const stateLaunching = "Launching"
+
 // nodeStateOf returns the state of a node in a word.
 func nodeStateOf(n *corev1.Node, nc *karpv1.NodeClaim) string {
 	switch {
@@ -163,7 +166,7 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 	reasons := map[string]string{} // by namespace/name
 	s := c.Settings
 	s.Explain, s.Plan.Effort = "", 0
-	r, err := offline.Plan(ctx, c.after, s)
+	r, err := offline.Plan(ctx, c.Plannable(), s)
 	other := "it is planned with the next burst"
 	switch {
 	case ctx.Err() != nil:
@@ -199,6 +202,8 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 			reason = "its instance is starting"
 		case objects.OfDaemonSet(pod):
 			reason = "a DaemonSet's pod waits for capacity on its own node"
+		case c.foreign(pod):
+			reason = fmt.Sprintf("it is placed by scheduler %s, for which nothing is launched", pod.Spec.SchedulerName)
 		}
 		g := groups[reason]
 		if g == nil {
@@ -236,30 +241,44 @@ func shortReason(r *offline.Refused) string {
 	return text
 }
 
-// AddBound works out what the pods of nodes of pools would cost at least. It plans for all of them, which takes seconds on a large cluster.
+// AddBound works out what the pods of nodes of pools would cost at least on new nodes. It plans for all of them, which takes seconds on a large cluster. The
+// bound stays unknown if the price of such a node is; one that is being launched and whose type isn't known yet is left out.
 func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
-	var names []string
+	counted := map[string]bool{}
+	known := true
 	for i := range o.Nodes {
-		if n := &o.Nodes[i]; n.Pool != "" {
-			o.Managed++
-			o.ManagedPerHour += n.Price
-			names = append(names, n.Name)
+		n := &o.Nodes[i]
+		if n.Pool == "" || !n.Priced && n.State == stateLaunching {
+			continue
 		}
+		o.Managed++
+		o.ManagedPerHour += n.Price
+		known = known && n.Priced
+		counted[n.Name] = true
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { _, ok := find[*corev1.Node](c.after, "", name); return !ok })
-	bound := c.after.Edit(func(o client.Object) client.Object {
-		if pod, ok := o.(*corev1.Pod); ok && pod.Spec.NodeName == "" {
-			return nil // the nodes aren't there for it
+	if !known || len(counted) == 0 {
+		return nil
+	}
+	// The pods alone: room on other nodes would make the new ones look cheaper.
+	pods := c.after.Edit(func(o client.Object) client.Object {
+		switch o := o.(type) {
+		case *corev1.Node, *karpv1.NodeClaim:
+			return nil
+		case *corev1.Pod:
+			if !counted[o.Spec.NodeName] || !whatif.Counts(o) {
+				return nil
+			}
+			pod := whatif.Anew(o)
+			if c.foreign(pod) {
+				pod.Spec.SchedulerName = c.Settings.Pools[0].Scheduler // it is on such a node all the same
+			}
+			return pod
 		}
 		return o
 	})
-	empty, _, err := whatif.Without(bound, names)
-	if err != nil {
-		return fmt.Errorf("leaving out the nodes of pools: %w", err)
-	}
 	s := c.Settings
 	s.Explain, s.NoVerify = "", true
-	r, err := offline.Plan(ctx, empty, s)
+	r, err := offline.Plan(ctx, pods, s)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -3,21 +3,27 @@ package explain
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Write writes the overview for people: money first, then what waits, then the nodes.
-func (o *Overview) Write(w io.Writer) error {
+func (o *Overview) Write(w io.Writer) error { return o.WriteWithin(w, 0) }
+
+// WriteWithin is Write for so many columns; 0: any number. What is too wide is wrapped, and columns of the table of nodes are left out: what is free stays
+// longest.
+func (o *Overview) WriteWithin(w io.Writer, width int) error {
 	var b strings.Builder
 	for _, line := range o.Money() {
-		b.WriteString(line + "\n")
+		b.WriteString(wrapped(line, width) + "\n")
 	}
 	for _, why := range o.HeldBack {
-		fmt.Fprintf(&b, "Launches are held back: %s\n", why)
+		b.WriteString(wrapped("Launches are held back: "+why, width) + "\n")
 	}
 	if rows := o.WaitingRows(); len(rows) > 1 {
 		b.WriteByte('\n')
@@ -25,14 +31,73 @@ func (o *Overview) Write(w io.Writer) error {
 	}
 	if rows := o.NodeRows(); len(rows) > 1 {
 		b.WriteByte('\n')
-		table(&b, rows)
+		table(&b, within(rows, width))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
+// wrapped breaks a line at blanks.
+func wrapped(line string, width int) string {
+	if width <= 0 {
+		return line
+	}
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Fields(line) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i > 0 && at+1+n > width:
+			b.WriteString("\n  ")
+			at = 2
+		case i > 0:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
+}
+
+// tableGap is what table puts between two columns.
+const tableGap = 3
+
+// lessNeeded are columns of NodeRows in the order in which a narrow table does without them, by their headings from the left.
+var lessNeeded = []string{"ZONE", "RESERVED", "RESERVED", "CAPACITY", "AGE", "POOL", "PODS", "TYPE", "STATE"}
+
+// within returns the table with shorter names and fewer columns, until it has the width.
+func within(rows [][]string, width int) [][]string {
+	wide := func() (sum int) {
+		for col := range rows[0] {
+			most := 0
+			for _, row := range rows {
+				most = max(most, utf8.RuneCountInString(row[col]))
+			}
+			sum += most + tableGap
+		}
+		return sum - tableGap
+	}
+	if width <= 0 || wide() <= width {
+		return rows
+	}
+	for _, row := range rows { // a node is often called after its private DNS name
+		row[0], _, _ = strings.Cut(row[0], ".")
+	}
+	for _, heading := range lessNeeded {
+		if wide() <= width {
+			break
+		}
+		col := slices.Index(rows[0], heading)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], col, col+1)
+		}
+	}
+	return rows
+}
+
 func table(b *strings.Builder, rows [][]string) {
-	t := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
+	t := tabwriter.NewWriter(b, 0, 0, tableGap, ' ', 0)
 	for _, row := range rows {
 		_, _ = fmt.Fprintln(t, strings.Join(row, "\t")) // a strings.Builder refuses nothing
 	}
@@ -41,7 +106,17 @@ func table(b *strings.Builder, rows [][]string) {
 
 // Money returns what the nodes cost beside the bound, and how many pods run and wait.
 func (o *Overview) Money() []string {
-	line := fmt.Sprintf("%s: %s/h at list price", plural(len(o.Nodes), "node"), dollars(o.PerHour))
+	launching := 0
+	for i := range o.Nodes {
+		if o.Nodes[i].State == stateLaunching {
+			launching++
+		}
+	}
+	line := plural(len(o.Nodes)-launching, "node")
+	if launching > 0 {
+		line += fmt.Sprintf(" and %s without one", plural(launching, "NodeClaim"))
+	}
+	line += fmt.Sprintf(": %s/h at list price", dollars(o.PerHour))
 	if o.Unpriced > 0 {
 		line += fmt.Sprintf(" (the prices of %d are unknown)", o.Unpriced)
 	}

@@ -90,15 +90,19 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	return out, nil
 }
 
-// Paused lists what may have the condition objects.ConditionLaunchesPaused. Kinds that the cluster doesn't have, or that the user may not list, are
-// left out.
+// Paused lists what may have the condition objects.ConditionLaunchesPaused. Kinds that the cluster doesn't have are left out; those that the user may not
+// list are a warning.
 func (r *Reader) Paused(ctx context.Context) (*Snapshot, error) {
 	out := &Snapshot{}
 	for _, k := range RetriedKinds {
 		if k.Namespaced {
 			continue
 		}
-		if err := r.list(ctx, out, k.prefix+"/"+k.Resource, ""); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		switch err := r.list(ctx, out, k.prefix+"/"+k.Resource, ""); {
+		case err == nil || apierrors.IsNotFound(err):
+		case apierrors.IsForbidden(err):
+			out.Warnings = append(out.Warnings, fmt.Sprintf("listing %s: %s", k.Resource, reason(err)))
+		default:
 			return nil, fmt.Errorf("listing %s: %w", k.Resource, err)
 		}
 	}
@@ -117,7 +121,11 @@ func (r *Reader) Events(ctx context.Context, into *Snapshot, namespace, kind, ob
 		selector += ",involvedObject.name=" + object
 	}
 	if err := r.list(ctx, into, path, selector); err != nil {
-		into.Warnings = append(into.Warnings, fmt.Sprintf("events of %s %s can't be read: %s", kind, object, reason(err)))
+		of := kind + "s"
+		if object != "" {
+			of = kind + " " + object
+		}
+		into.Warnings = append(into.Warnings, fmt.Sprintf("events of %s can't be read: %s", of, reason(err)))
 	}
 }
 

@@ -44,6 +44,9 @@ func (r *Reader) Retry(ctx context.Context, k Retried, namespace, object string,
 	if apierrors.IsNotFound(err) {
 		return "", "", errors.New("there is none of that name")
 	}
+	if apierrors.IsForbidden(err) {
+		return "", "", errors.New("you may not get it")
+	}
 	if err != nil {
 		return "", "", err
 	}
@@ -60,7 +63,11 @@ func (r *Reader) Retry(ctx context.Context, k Retried, namespace, object string,
 	if dryRun {
 		request = request.Param("dryRun", "All")
 	}
-	if raw, err = request.Do(ctx).Raw(); err != nil {
+	raw, err = request.Do(ctx).Raw()
+	if apierrors.IsForbidden(err) {
+		return "", "", errors.New("you may not patch it")
+	}
+	if err != nil {
 		return "", "", err
 	}
 	if value, err = retryOf(raw); err == nil && value == before {

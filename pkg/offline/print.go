@@ -222,8 +222,12 @@ func (p *printer) without(r *Report) {
 	if diff < 0 {
 		what, diff = "more", -diff
 	}
-	p.printf("Without %s, at $%s/h: %s would have to run elsewhere, nodes for $%s/h are bought instead, and the cluster costs $%s/h %s",
-		strings.Join(w.Nodes, ", "), dollars(w.PerHour), plural(w.Moved, "pod"), dollars(w.InsteadPerHour), dollars(diff), what)
+	if w.Unpriced > 0 {
+		p.printf("Without %s, whose price isn't known: %s would have to run elsewhere, and nodes for $%s/h are bought instead", strings.Join(w.Nodes, ", "), plural(w.Moved, "pod"), dollars(w.InsteadPerHour))
+	} else {
+		p.printf("Without %s, at $%s/h: %s would have to run elsewhere, nodes for $%s/h are bought instead, and the cluster costs $%s/h %s",
+			strings.Join(w.Nodes, ", "), dollars(w.PerHour), plural(w.Moved, "pod"), dollars(w.InsteadPerHour), dollars(diff), what)
+	}
 	if len(w.Lost) > 0 {
 		p.printf("; %s without a controller would be lost: ", plural(len(w.Lost), "pod"))
 		for i, pod := range w.Lost {

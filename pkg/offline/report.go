@@ -41,8 +41,9 @@ type Report struct {
 // Without is what a plan was made without.
 type Without struct {
 	Nodes []string `json:"nodes"`
-	// PerHour is what these nodes cost; a node whose price isn't known counts as nothing.
-	PerHour float64 `json:"perHour"`
+	// PerHour is what these nodes cost, without those whose price isn't known, of which there are Unpriced.
+	PerHour  float64 `json:"perHour"`
+	Unpriced int     `json:"unpriced,omitempty"`
 	// InsteadPerHour is how much more is bought because they are gone.
 	InsteadPerHour float64 `json:"insteadPerHour"`
 	// Moved is the number of their pods that have to run elsewhere, Lost are those that nothing would create again.

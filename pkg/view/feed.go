@@ -123,7 +123,7 @@ func (f *Feed) read(ctx context.Context) (*explain.Cluster, []string, error) {
 	go func() {
 		select {
 		case <-timer.C():
-			cancel(fmt.Errorf("%w within %v", errNoAnswer, patience))
+			cancel(fmt.Errorf("%w within %v", errNoAnswer, patience.Round(time.Second)))
 		case <-read:
 		}
 	}()

@@ -56,19 +56,29 @@ func Without(set *manifest.Set, names []string) (*manifest.Set, *Gone, error) {
 	return after, gone, nil
 }
 
+// Counts reports whether a pod takes capacity that new nodes would have to have, if its node were gone: it runs, and isn't its node's own.
+func Counts(pod *corev1.Pod) bool {
+	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return !objects.Ended(pod) && !objects.OfDaemonSet(pod) && !static && pod.DeletionTimestamp == nil
+}
+
+// Anew returns the pod as it would be created again.
+func Anew(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = ""
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	return pod
+}
+
 // pod returns what takes the place of a pod of a node that is gone; nil: nothing does.
 func (g *Gone) pod(pod *corev1.Pod) *corev1.Pod {
-	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
-	case objects.Ended(pod) || objects.OfDaemonSet(pod) || static || pod.DeletionTimestamp != nil:
+	case !Counts(pod):
 		return nil
 	case metav1.GetControllerOfNoCopy(pod) == nil:
 		g.Lost = append(g.Lost, pod)
 		return nil
 	}
 	g.Moved = append(g.Moved, pod)
-	pod = pod.DeepCopy()
-	pod.Spec.NodeName = ""
-	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	return pod
+	return Anew(pod)
 }

@@ -82,6 +82,8 @@ func TestToolOnALiveCluster(t *testing.T) {
 	}
 	run("retry nodepool/default", 0, "it was \""+got+"\"")
 	run("retry nodepool none", 1, "NodePool none: there is none of that name")
+	run("retry --as nobody", 1, "nodepools: you may not list them")
+	run("retry nodepool default --as nobody", 1, "NodePool default: you may not get it")
 
 	// Where launches are paused, no name is needed. Karpenter's own controllers never write this condition.
 	e.apply(strings.Replace(nodePool, "{name: default}", "{name: paused}", 1))

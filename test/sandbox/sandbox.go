@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-scheduler/dovetail/manifests"
@@ -148,6 +151,27 @@ func (s *Sandbox) StartScheduler(ctx context.Context) error {
 		return fmt.Errorf("starting the scheduler: %w", err)
 	}
 	s.Scheduler = scheduler
+	return s.publish(ctx, o.Config)
+}
+
+// publish writes the configuration into the ConfigMap of the manifests, where users and 'dovetail' look for it.
+func (s *Sandbox) publish(ctx context.Context, config cluster.Config) error {
+	text, err := config.YAML()
+	if err != nil {
+		return err
+	}
+	shipped := &corev1.ConfigMap{}
+	err = s.Client().Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "dovetail-scheduler"}, shipped)
+	if apierrors.IsNotFound(err) { // installed without the manifests
+		return nil
+	}
+	if err == nil {
+		shipped.Data[manifests.ConfigKey] = string(text)
+		err = s.Client().Update(ctx, shipped)
+	}
+	if err != nil {
+		return fmt.Errorf("publishing the scheduler's configuration: %w", err)
+	}
 	return nil
 }
 

@@ -151,11 +151,6 @@ func (r *run) explainOthers(u *podBatch, n *node, e *explanation) {
 
 // whyNot returns the first reason why an existing node takes no pod of the batch, worded to follow a number of nodes.
 func (r *run) whyNot(u *podBatch, n *node) string {
-	for d, v := range u.need {
-		if v > n.free[d] {
-			return "with too little " + r.dims.Name(d)
-		}
-	}
 	if n.view.Unschedulable && !capacity.Tolerates(u.Tolerations, &unschedulableTaint) {
 		return "cordoned"
 	}
@@ -168,6 +163,11 @@ func (r *run) whyNot(u *podBatch, n *node) string {
 	hard := catalog.Asks{Terms: u.Terms}
 	if !hard.Matches(n.view.Label) {
 		return "without the labels it asks for"
+	}
+	for d, v := range u.need { // after what no free capacity would help with
+		if v > n.free[d] {
+			return "with too little " + r.dims.Name(d)
+		}
 	}
 	if !u.asks.Matches(n.view.Label) {
 		return "without the labels it prefers"

@@ -1,0 +1,59 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// A narrow terminal shows prices and what is free, whatever else has to go; a wide one shows everything.
+func TestOverviewWithinAWidth(t *testing.T) {
+	o := &Overview{PerHour: 1234.5, Bound: 1000, Managed: 2, ManagedPerHour: 1234.5, HeldBack: []string{"pool default: " + strings.Repeat("launches are paused ", 10)}}
+	for i := range 2 {
+		o.Nodes = append(o.Nodes, NodeUse{Name: fmt.Sprintf("ip-10-0-0-%d.us-west-2.compute.internal", 10+i), Pool: "general-purpose", Type: "m7i-flex.12xlarge", Zone: "us-west-2a",
+			CapacityType: "on-demand", State: "Ready", Created: time.Unix(1, 0), Age: time.Hour, Price: 617.25, Priced: true, Pods: 100,
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("48"), corev1.ResourceMemory: resource.MustParse("192Gi")}})
+	}
+	for _, width := range []int{60, 80, 100, 120, 160, 0} {
+		var b strings.Builder
+		if err := o.WriteWithin(&b, width); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); width > 0 && n > width {
+				t.Errorf("a line has %d columns of %d: %s", n, width, line)
+			}
+		}
+		text := strings.Join(strings.Fields(b.String()), " ")
+		for _, want := range []string{"$1000.0000/h", "23 % above it", "617.2500", "FREE", "48", "192.0 GiB", "ip-10-0-0-11"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%d columns don't have %q:\n%s", width, want, &b)
+			}
+		}
+		for _, rest := range []string{"ZONE", "us-west-2.compute.internal"} {
+			if got := strings.Contains(b.String(), rest); got != (width == 0 || width == 160 && rest == "ZONE") && width != 160 {
+				t.Errorf("%d columns have %q: %v", width, rest, got)
+			}
+		}
+	}
+	if o.Nodes[0].Name != "ip-10-0-0-10.us-west-2.compute.internal" {
+		t.Errorf("the overview has changed: %s", o.Nodes[0].Name)
+	}
+}
+
+// Nodes of EKS's managed node groups say in a label of their own what they are.
+func TestCapacityTypeOfAManagedNodeGroup(t *testing.T) {
+	for _, tc := range []struct{ karpenter, eks, want string }{
+		{"", "SPOT", "spot"}, {"", "ON_DEMAND", "on-demand"}, {"reserved", "ON_DEMAND", "reserved"}, {"", "CAPACITY_BLOCK", ""}, {"", "", ""},
+	} {
+		labels := map[string]string{"karpenter.sh/capacity-type": tc.karpenter, "eks.amazonaws.com/capacityType": tc.eks}
+		if got := capacityTypeOf(labels); got != tc.want {
+			t.Errorf("%v: %q, want %q", labels, got, tc.want)
+		}
+	}
+}
