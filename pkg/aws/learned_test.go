@@ -243,3 +243,47 @@ func TestHugePagesCountOnce(t *testing.T) {
 		t.Errorf("without the overlay %d MiB of huge pages are planned, want those of the first node", got/mi)
 	}
 }
+
+// Once a type has shown less memory than was assumed of it, types of the same image that nobody has seen count with what they have in any case: a pod that didn't
+// fit would else get one machine after the other, each of a new type and too small. What other images' nodes show says nothing.
+func TestUnseenTypesAfterOneThatWasTooSmall(t *testing.T) {
+	w := newWorld(t)
+	w.SetNodeClass(nodeClass())
+	image := plainImage(w.status("default", isReady("True")))
+	see := func(image string, share float64) {
+		w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", InstanceType: "m5.large", ImageID: image, Capacity: ofMemory(int64(share * 8192 * float64(mi)))})
+	}
+	free := func(name string) (all, certain int64) {
+		m := typeOf(w.types("default"), name)
+		if m == nil {
+			t.Fatalf("there is no type %s", name)
+		}
+		return m.Allocatable["memory"], m.CertainMemory
+	}
+	all, certain := free("m5.xlarge")
+	if certain <= 0 || certain >= all {
+		t.Fatalf("of a type that nobody has seen %d bytes are certain of %d", certain, all)
+	}
+	other, _ := free("m6g.large") // arm64: another image
+	unchanged := func(when string) {
+		t.Helper()
+		if got, _ := free("m5.xlarge"); got != all {
+			t.Errorf("%s m5.xlarge has %d bytes for pods, want %d", when, got, all)
+		}
+	}
+	see(image, 0.93)
+	unchanged("after a node as large as was assumed")
+	see("ami-other", 0.89)
+	unchanged("after a small node of another image")
+	see(image, 0.89)
+	if got, sure := free("m5.xlarge"); got != certain || sure != certain {
+		t.Errorf("after a smaller node m5.xlarge has %d bytes for pods, %d of them certain, want %d both", got, sure, certain)
+	}
+	if got, _ := free("m6g.large"); got != other {
+		t.Errorf("types of another image have %d bytes for pods, want %d", got, other)
+	}
+	w.ObserveNode(cloudprovider.RegisteredNode{NodeClass: "default", InstanceType: "m5.xlarge", ImageID: image, Capacity: ofMemory(15500 * mi)})
+	if got, sure := free("m5.xlarge"); got <= certain || sure != 0 {
+		t.Errorf("once it was seen m5.xlarge has %d bytes for pods, %d of them certain", got, sure)
+	}
+}

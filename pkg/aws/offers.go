@@ -50,6 +50,8 @@ type madeFrom struct {
 	hardware *catalog.Hardware
 	memory   int64
 	kept     reported.Kept
+	// smaller: types of its image have turned out to have less memory than was assumed, and this one hasn't shown its own.
+	smaller bool
 }
 
 // InstanceTypes returns what the class can run and at what price, from memory. The same slice is returned as long as nothing changes;
@@ -122,7 +124,7 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 	n.of = make([]madeFrom, 0, len(f.Types))
 	node := nodeSettings(r)
 	at := 0 // index into have, which has the same order
-	kept := n.keptBy()
+	kept, smaller := n.keptBy(), n.smaller()
 	for _, h := range f.Types {
 		if !accepts(r, h) {
 			continue
@@ -133,7 +135,8 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 		}
 		image := r.imageFor(h).id
 		key := reported.Key{InstanceType: h.Name, Image: image}
-		from := madeFrom{h, n.known.Memory(key), kept(h, key)}
+		from := madeFrom{hardware: h, memory: n.known.Memory(key), kept: kept(h, key)}
+		from.smaller = from.memory == 0 && smaller[image]
 		t := &capacity.InstanceType{Name: h.Name, Image: image, Offers: offers, Node: node, Special: h.Metal || len(h.GPUs)+len(h.Accelerators) > 0}
 		for i := range offers {
 			offers[i] = now(t, offers[i])
@@ -153,7 +156,11 @@ func (n *offered) build(region string, have *offered) []*capacity.InstanceType {
 			if r.placement.ID != "" {
 				t.Labels[ec2nc.LabelPlacementGroupID] = r.placement.ID
 			}
-			t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.Size(h, from.memory, from.kept)
+			memory := from.memory
+			if from.smaller {
+				memory = r.settings.Least(h)
+			}
+			t.Capacity, t.Allocatable, t.VolumeLimits = r.settings.Size(h, memory, from.kept)
 			t.CertainMemory = r.settings.Certain(h, from.memory, from.kept)
 		}
 		out, n.of = append(out, t), append(n.of, from)
@@ -202,6 +209,21 @@ func (n *offered) keptBy() func(*catalog.Hardware, reported.Key) reported.Kept {
 		}
 		return kept
 	}
+}
+
+// smaller returns the images of which some type has turned out to have less memory than is assumed of one that nobody has seen. What doesn't fit
+// on such a node needs another, and with 60 types to choose from the next would be as new, and as small, and so on.
+func (n *offered) smaller() map[string]bool {
+	out := map[string]bool{}
+	for i := range n.from.images {
+		image := n.from.images[i].id
+		n.known.Images(image, func(name string, memory int64) {
+			if h := n.regionData.Find(name); h != nil && n.from.settings.Smaller(h, memory) {
+				out[image] = true
+			}
+		})
+	}
+	return out
 }
 
 // sameOffer reports whether two offerings of a type are equal in every respect.

@@ -292,8 +292,18 @@ func (s *Settings) Certain(h *catalog.Hardware, memory int64, kept reported.Kept
 	if memory > 0 || s.Overhead >= mostOverhead {
 		return 0
 	}
-	_, alloc, _ := s.Size(h, int64((1-mostOverhead)*float64(h.MemoryMiB*mi))+memoryMargin, kept)
+	_, alloc, _ := s.Size(h, s.Least(h), kept)
 	return max(1, alloc[corev1.ResourceMemory])
+}
+
+// Least returns the memory, as Size takes it, that an instance of the type shows at least.
+func (s *Settings) Least(h *catalog.Hardware) int64 {
+	return int64((1-max(mostOverhead, s.Overhead))*float64(h.MemoryMiB*mi)) + memoryMargin
+}
+
+// Smaller reports whether nodes of the type have shown less memory than Overhead says.
+func (s *Settings) Smaller(h *catalog.Hardware, memory int64) bool {
+	return memory > 0 && memory < s.memory(h)
 }
 
 // mostKept is the share of a node's CPU, memory and number of pods that counts as kept from pods because kubelets report it. One that keeps more is broken,
