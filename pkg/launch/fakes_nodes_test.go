@@ -15,6 +15,8 @@ import (
 
 // What the world does as the scheduler and the API server.
 
+func (w *world) Has(node string) bool { return w.there == node }
+
 func (w *world) Refresh(context.Context) error {
 	w.mu.Lock()
 	f := w.during["Refresh"]

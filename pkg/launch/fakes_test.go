@@ -34,6 +34,8 @@ import (
 
 // world is everything around a Launcher, in memory. It behaves in the simplest way that satisfies the interfaces.
 type world struct {
+	there string // a Node that the scheduler's cache has
+
 	t            *testing.T
 	mu           sync.Mutex
 	launcher     *Launcher

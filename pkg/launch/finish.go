@@ -246,12 +246,13 @@ func (f *finisher) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.
 
 // refilter verifies the planned placements once more, on the node with its actual type and zone.
 //
-// A kubelet can be faster: its Node is there then, and pods are being placed on it. The snapshot counts such a pod, so the reservation that
-// it has used is no longer looked at, be it used before the snapshot is made or until the filters have answered.
+// A kubelet can be faster: its Node is there then, and pods are being placed on it. If it is so before the snapshot is made, the filters would count
+// pods that have used reservations, and others whose priority allows them to take reserved capacity: then each pod's own scheduling cycle decides. If it
+// is so until the filters have answered, the reservations that were looked at are no longer those that are left.
 func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
 	f.snapshot.mu.Lock()
 	defer f.snapshot.mu.Unlock()
-	if err := f.snapshot.world.Refresh(ctx); err != nil {
+	if err := f.snapshot.world.Refresh(ctx); err != nil || f.snapshot.world.Has(node.Name) {
 		return // the filters run again in each pod's own scheduling cycle
 	}
 	ready := node.DeepCopy()

@@ -23,6 +23,7 @@ func TestANodeIsVerifiedWhilePodsComeToIt(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		when    string // the first pod is placed; empty: never
+		there   bool   // the scheduler's cache has the Node already
 		refused bool   // the filters refuse both anyway
 		want    int    // pods that are said to be refused
 	}{
@@ -30,6 +31,7 @@ func TestANodeIsVerifiedWhilePodsComeToIt(t *testing.T) {
 		{name: "before the scheduler's cache is looked at", when: "Refresh"},
 		{name: "while the filters are asked", when: "Verify"},
 		{name: "no pod has come, and the filters refuse the node", refused: true, want: 2},
+		{name: "the filters refuse a node that others' pods may be on", there: true, refused: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -45,6 +47,9 @@ func TestANodeIsVerifiedWhilePodsComeToIt(t *testing.T) {
 				l.AddNode(c.Name, &capacity.Node{Name: c.Name}, nil, true, now)
 				l.Commit("plan", []capacity.Placement{{Class: class, Pod: capacity.RefOf(w.pod(0)), Node: c.Name}, {Class: class, Pod: capacity.RefOf(w.pod(1)), Node: c.Name}}, now)
 			})
+			if tt.there {
+				w.there = node.Name
+			}
 			placed := 0
 			place := func(when string) {
 				if tt.when != when {

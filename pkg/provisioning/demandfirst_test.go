@@ -25,6 +25,7 @@ type snapshot struct {
 }
 
 func (s *snapshot) Refresh(context.Context) error { return nil }
+func (s *snapshot) Has(string) bool               { return true }
 
 func (s *snapshot) Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) (out []*capacity.Node) {
 	for _, n := range s.nodes {

@@ -13,6 +13,8 @@ import (
 type World interface {
 	Filters
 	Refresh(ctx context.Context) error
+	// Has reports whether the snapshot has a Node of that name.
+	Has(node string) bool
 	// Nodes returns the snapshot's nodes, each as decorate returns it.
 	Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node
 }
