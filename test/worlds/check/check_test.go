@@ -102,6 +102,10 @@ func TestJudge(t *testing.T) {
 		{"its machine has less memory than planned", func(j *journal) {
 			j.launchForTwo("7Gi")
 		}, counts{Pods: 2, Planned: 2, AsPlanned: 1, Short: 1, Nodes: 2, Binds: 2}},
+		{"its machine has less memory than planned, and its kubelet has made the Node", func(j *journal) {
+			j.kubeletsMake = "7Gi"
+			j.launchForTwo("7Gi")
+		}, counts{Pods: 2, Planned: 2, AsPlanned: 1, Short: 1, Nodes: 2, Binds: 2}},
 		{"its machine has less memory than planned, and enough", func(j *journal) {
 			j.launchForTwo("8Gi")
 		}, counts{Pods: 2, Planned: 2, AsPlanned: 1, Off: 1, Nodes: 2, Binds: 2}},

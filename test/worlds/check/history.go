@@ -49,7 +49,7 @@ type node struct {
 	providerID       string
 	created, deleted uint64
 	taken            int // pods that were bound here, without DaemonSet pods
-	// Memory for pods in bytes: as the Node was made, and as its kubelet reported it when it registered; 0: it has not.
+	// Memory for pods in bytes: as its launch was recorded or the Node was made, and as its kubelet reported it when it registered; 0: it has not.
 	promised, reported int64
 }
 
@@ -62,6 +62,7 @@ type claim struct {
 	named            map[types.UID]uint64 // pods that ever had a slot, with the revision
 	providerIDs      map[string]bool
 	node             types.UID // empty: there was none
+	promised         int64     // memory for pods in bytes, as its launch was recorded; 0: it was not
 }
 
 // history is the evidence, sorted by pods, nodes and NodeClaims.
@@ -89,6 +90,9 @@ func read(events []record.Event) (*history, error) {
 	}
 	for _, c := range h.claims {
 		for uid, n := range h.nodes {
+			if n.providerID != "" && c.providerIDs[n.providerID] {
+				n.promised = max(n.promised, c.promised) // the kubelet may have made the Node
+			}
 			if n.providerID != "" && c.providerIDs[n.providerID] && (c.node == "" || h.nodes[c.node].created > n.created) {
 				c.node = uid
 			}
@@ -157,6 +161,9 @@ func (h *history) takeClaim(e record.Event, o *karpv1.NodeClaim) error {
 	}
 	if id := o.Status.ProviderID; id != "" {
 		c.providerIDs[id] = true
+	}
+	if c.promised == 0 {
+		c.promised = o.Status.Allocatable.Memory().Value()
 	}
 	if e.Type == watch.Deleted {
 		c.deleted = e.Revision

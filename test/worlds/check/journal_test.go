@@ -20,6 +20,7 @@ import (
 
 // journal makes up evidence, with one write per second.
 type journal struct {
+	kubeletsMake string // memory for pods of Nodes that kubelets make; empty: Dovetail makes the Nodes
 	Evidence
 	now time.Time
 }
@@ -109,12 +110,16 @@ func plan(c *karpv1.NodeClaim, class string, pods []*corev1.Pod) {
 func (j *journal) launch(c *karpv1.NodeClaim, node, cpu string) *corev1.Node {
 	j.instance("i-"+node, c.Name)
 	c.Status.ProviderID = "aws:///us-west-2a/i-" + node
+	c.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("9Gi")}
 	j.write(watch.Modified, c)
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID("uid-" + node), Labels: map[string]string{corev1.LabelHostname: node, karpv1.NodePoolLabelKey: "p"}},
 		Spec: corev1.NodeSpec{ProviderID: c.Status.ProviderID, Taints: []corev1.Taint{
 			{Key: karpv1.UnregisteredTaintKey, Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("9Gi"), corev1.ResourcePods: resource.MustParse("10")}},
+	}
+	if j.kubeletsMake != "" {
+		n.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse(j.kubeletsMake)
 	}
 	j.write(watch.Added, n)
 	return n
