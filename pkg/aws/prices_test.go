@@ -163,7 +163,7 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 		f.Types[i] = &other
 	}), "m6g.large")
 	image := plainImage(w.status("default", isReady("True")))
-	w.ObserveNode(cloudprovider.RegisteredNode{InstanceType: "m5.xlarge", ImageID: image, Capacity: ofMemory(1 << 30)})
+	w.ObserveNode(cloudprovider.RegisteredNode{InstanceType: "m5.xlarge", ImageID: image, Capacity: ofMemory(15900 * mi)})
 	check("a lesson", w.types("default"), "m5.xlarge")
 }
 
