@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
@@ -222,8 +221,6 @@ func (n Nodes) open(pod *corev1.Pod) bool {
 	return capacity.Untolerated(pod.Spec.Tolerations, n.Taints(pod.Spec.NodeName)) == nil
 }
 
-func priority(pod *corev1.Pod) int32 { return ptr.Deref(pod.Spec.Priority, 0) }
-
 // drained reports whether a node is being emptied by Dovetail, by this process or by another one: the reason for it may not be known here yet.
 func (n Nodes) drained(node string) bool {
 	return slices.ContainsFunc(n.Taints(node), func(t corev1.Taint) bool { return t.Key == capacity.TaintDisrupted })
@@ -264,10 +261,7 @@ func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason 
 	if plugin != "" {
 		f.Cause, f.Message = "filter "+plugin, fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason)
 	}
-	// This counts whatever other pods are on the instance: refused so often is no race. But pods of a higher priority may take what is reserved for it.
-	if displaced := slices.ContainsFunc(s.nodes.Pods(b.node), func(p *corev1.Pod) bool { return priority(p) > priority(pod) && objects.DaemonSetKey(p) == "" }); displaced {
-		return
-	}
+	// This counts whatever other pods are on the instance: refused so often is no race.
 	if now.Sub(b.at) < thrownWithin {
 		s.throw(b, w, pod, &f, now)
 	}

@@ -2,10 +2,8 @@ package check
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -22,12 +20,6 @@ type Repair struct {
 	// Launched is how many instances were launched for it.
 	Launched  int
 	Unsettled string
-}
-
-// endedByJob reports whether the Job controller has deleted the pod: of a Job that has failed, because too many of its pods were evicted, it ends all others.
-func endedByJob(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.Kind == "Job" && !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
 }
 
 // judge adds to the report what is wrong with the repair:
@@ -50,7 +42,7 @@ func (p *Repair) judge(r *Report) {
 			of[o.Name] = o.Spec.ProviderID
 		case *corev1.Pod:
 			was := pods[o.UID]
-			if e.Revision > p.Since && was != nil && was.DeletionTimestamp == nil && o.DeletionTimestamp != nil && !isDaemon(o) && o.Spec.NodeName != "" && !endedByJob(o) {
+			if e.Revision > p.Since && was != nil && was.DeletionTimestamp == nil && o.DeletionTimestamp != nil && !isDaemon(o) && o.Spec.NodeName != "" {
 				evicted++
 				if of[o.Spec.NodeName] != p.ProviderID {
 					wrong("pod %s of node %s was evicted, which isn't unhealthy", o.Name, o.Spec.NodeName)
