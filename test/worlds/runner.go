@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -123,7 +124,7 @@ func (r *run) happen(ctx context.Context) (*check.Evidence, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	seen, err := record.Start(ctx, r.api, &corev1.PodList{}, &corev1.NodeList{}, &karpv1.NodeClaimList{}, &corev1.PersistentVolumeClaimList{},
-		&corev1.PersistentVolumeList{}, &storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &appsv1.DaemonSetList{}, &karpv1.NodePoolList{})
+		&corev1.PersistentVolumeList{}, &storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{}, &karpv1.NodePoolList{})
 	if err != nil {
 		return nil, err
 	}

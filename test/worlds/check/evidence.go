@@ -13,7 +13,7 @@ import (
 
 // Evidence is everything that is known about a world after its run.
 type Evidence struct {
-	// Events of Pods, Nodes, NodeClaims, NodePools, DaemonSets, and the objects that volumes need.
+	// Events of Pods, Nodes, NodeClaims, NodePools, DaemonSets, Jobs, and the objects that volumes need.
 	Events []record.Event
 	// Instances are all instances ever launched.
 	Instances []ec2.Instance
