@@ -86,7 +86,7 @@ func takenBack(p cloudprovider.Provider) func(*karpv1.NodeClaim) {
 	return func(nc *karpv1.NodeClaim) { p.Interrupted(boughtAs(nc)) }
 }
 
-// rebalanceRecommended returns a func that reports claims whose capacity the cloud recommends to leave to the provider.
+// rebalanceRecommended returns a func that tells the provider that EC2 has recommended to give up the capacity of a claim's instance.
 func rebalanceRecommended(p cloudprovider.Provider) func(*karpv1.NodeClaim) {
 	return func(nc *karpv1.NodeClaim) { p.RebalanceRecommended(boughtAs(nc)) }
 }

@@ -63,7 +63,7 @@ type class struct {
 
 	mu   sync.Mutex
 	spec *ec2nc.EC2NodeClass // as last set
-	// lookedUp is closed when the images have been looked up again, which is due at once; nil: it isn't.
+	// lookedUp: the images are to be looked up again at once, and it is closed when that is done. nil: nobody has asked for that.
 	lookedUp chan struct{}
 
 	// recheck: the instance profile is to be looked up again at once.

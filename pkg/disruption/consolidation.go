@@ -28,7 +28,7 @@ type Consolidation interface {
 	// there is capacity for all of them on initialized nodes; otherwise the error says why the move can't be made any more (given up for
 	// demand, a pod without reservation, capacity lost), or is nil while nodes are being launched.
 	Ready(key string, now map[string][]*corev1.Pod) (ready bool, err error)
-	// Begin is Ready, and from then on the move isn't given up for demand any more. After an error it has not begun.
+	// Begin does what Ready does, and begins the move: pending pods can't take its capacity any more. After an error it has not begun.
 	Begin(key string, now map[string][]*corev1.Pod) error
 	// Surge begins a move for some of its pods, whose Deployments replace them by pods of other ReplicaSets; Begin follows. After an error it has not
 	// begun.

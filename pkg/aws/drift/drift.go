@@ -26,7 +26,7 @@ type Class struct {
 	// Images are known if there are any; Image is the one that the type is launched with, empty: no image fits the type.
 	Images int
 	Image  string
-	// Groups and Subnets are known if there are any. OwnGroups: the groups are not the class's business.
+	// Groups and Subnets are known if there are any. OwnGroups: they come from a launch template of the user's, and not from the class.
 	Groups, Subnets []string
 	OwnGroups       bool
 	// Reservations are the ids of the capacity reservations that the class selects.

@@ -38,7 +38,7 @@ type memory struct {
 type packed struct {
 	loads []packing.Load
 	cost  float64
-	whole bool // nothing is left over
+	whole bool // all pods have a place
 }
 
 // maxPacks limits how many packings, and ids, are kept.

@@ -319,7 +319,7 @@ func (l *Ledger) TickNodes(now time.Time) {
 	}
 }
 
-// gatesEnd opens the gates of pods whose node has not become usable in time.
+// gatesEnd opens the gates of pods whose node has not become usable in time. The scheduler tries them on the nodes that are there.
 func (l *Ledger) gatesEnd(due []*pod, now time.Time) {
 	startup := map[*class]bool{} // classes with a node that is Ready except for its startup taints
 	for p := range l.among(due, func(p *pod) bool { return p.state == Planned && now.Sub(p.since) > l.patience.Gate }) {

@@ -204,7 +204,7 @@ func (q *queue) takeBack() {
 	}
 }
 
-// reshape finds the offerings of nodes that lost pods again, since cheaper ones may hold the rest. Their labels stay the same.
+// reshape chooses the offerings of nodes that have lost pods anew, since cheaper ones may do for the rest. It keeps to the nodes' labels.
 func (r *run) reshape() {
 	for _, n := range r.nodes[r.existing:] {
 		if n.gone || !n.lost {

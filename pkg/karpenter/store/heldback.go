@@ -52,7 +52,7 @@ func (s *Store) later(of status.Object) {
 	s.status.changed(s.classes.CustomKind, of.GetName())
 }
 
-// keeps reports whether a status is kept for the class.
+// keeps reports whether a status of the class is held back, to be written later.
 func (s *Store) keeps(name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
