@@ -215,7 +215,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 	}
 	calm := time.Now()
 	var agreed time.Time
-	why := ""
+	why, last := "", ""
 	h.check.buffered = len(h.buffers()) > 0
 	for time.Since(calm) < h.check.patience() {
 		if err := h.step(r); err != nil {
@@ -223,7 +223,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 		}
 		h.giveIn()
 		if why = cmp.Or(h.check.disagreement(h.apps), h.unfilled()); why != "" {
-			agreed = time.Time{}
+			agreed, last = time.Time{}, fmt.Sprintf("%v after that: %s", time.Since(calm), why)
 			continue
 		}
 		if agreed.IsZero() {
@@ -238,7 +238,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s after the faults had stopped: %s", h.check.patience(), why)
+	return fmt.Errorf("not settled %s after the faults had stopped; last, %s", h.check.patience(), last)
 }
 
 // step lets one step of time pass and checks the result.
