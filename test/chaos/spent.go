@@ -38,6 +38,8 @@ type spent struct {
 	failed []*bought
 	wanted map[string]time.Time // by app: when a user last deleted a pod of it
 	paused []string             // texts of events about breakers whose probe failed
+	// delayed: a breaker opened whose first probe had to wait.
+	delayed bool
 	// ended are claims whose instances users or the cloud have terminated.
 	ended map[string]bool
 }
@@ -219,24 +221,35 @@ func (s *spent) within(after time.Time, probes func(since time.Time) int) error 
 }
 
 // hears is called with events that processes write: a failed probe is the beginning of a pause. Without a lasting fault this must not
-// happen: when a breaker opens, a probe is launched at once, and that one registers.
+// happen: when a breaker opens, a probe is launched at once, and that one registers. Only after users have deleted machines that had done no work
+// does the first probe wait, too.
 func (c *checker) hears(body []byte) {
 	var e struct {
 		Reason, Note, Message string
 	}
-	if json.Unmarshal(body, &e) != nil || e.Reason != "ProbeFailed" {
+	if json.Unmarshal(body, &e) != nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.spent.paused = append(c.spent.paused, e.Note+e.Message)
+	said := e.Note + e.Message
+	switch e.Reason {
+	case "ProbeFailed":
+		c.spent.paused = append(c.spent.paused, said)
+	case "LaunchesPaused":
+		at := openedText.FindStringSubmatch(said)
+		c.spent.delayed = c.spent.delayed || at != nil && at[1] != at[2]
+	}
 }
+
+// openedText has since when launches are paused, and from when on one machine is tried.
+var openedText = regexp.MustCompile(`paused since ([^ ;]+); one machine is tried from ([^ ,]+) on`)
 
 // patience returns how long it may take until everything is consistent after the faults have stopped.
 func (c *checker) patience() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.spent.paused) > 0 {
+	if len(c.spent.paused) > 0 || c.spent.delayed {
 		return settleTime + pauseTime
 	}
 	return settleTime
