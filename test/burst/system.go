@@ -17,6 +17,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/load"
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
@@ -80,7 +81,7 @@ func (s *side) run(ctx context.Context, dir string, a *arrival) (out outcome, er
 	if err != nil {
 		return out, err
 	}
-	watched, err := watch(ctx, client, a.pods())
+	watched, err := load.Watch(ctx, client, nil)
 	if err != nil {
 		return out, err
 	}
@@ -88,7 +89,7 @@ func (s *side) run(ctx context.Context, dir string, a *arrival) (out outcome, er
 	if err := a.create(ctx, box); err != nil {
 		return out, err
 	}
-	last, err := watched.until(ctx, box.Failed)
+	last, err := watched.Until(ctx, "", a.pods(), box.Failed)
 	if err != nil {
 		return out, err
 	}

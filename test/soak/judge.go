@@ -39,7 +39,7 @@ type part struct {
 // perPod returns the requests per pod scheduled between the beginning of the second quarter and the end.
 func (p part) perPod() float64 {
 	a, b := p.samples[len(p.samples)/4], p.samples[len(p.samples)-1]
-	return (b.allRequests() - a.allRequests()) / max(1, b.scheduled-a.scheduled)
+	return (b.AllRequests() - a.AllRequests()) / max(1, b.Scheduled-a.Scheduled)
 }
 
 // judge returns the problems of a part; none if it passes.
@@ -57,11 +57,11 @@ func (p part) judge() (problems []string) {
 	grown("resident memory", median(before, rss), median(after, rss), rssGrowth, rssScatter, mib)
 	grown("the number of goroutines", median(before, goroutines), median(after, goroutines), goroutineGrowth, goroutineScatter, whole)
 	for _, name := range queueNames(p.samples) {
-		of := func(s sample) float64 { return s.queues[name] }
+		of := func(s sample) float64 { return s.Queues[name] }
 		grown("queue "+name, median(before, of), median(after, of), 0, queueScatter, whole)
 	}
 	first, last := p.samples[0], p.samples[len(p.samples)-1]
-	if done, due := last.scheduled-first.scheduled, p.samples[len(p.samples)*9/10].created; done < served*due {
+	if done, due := last.Scheduled-first.Scheduled, p.samples[len(p.samples)*9/10].created; done < served*due {
 		problems = append(problems, fmt.Sprintf("%.0f pods were scheduled in the end, long after %.0f had been created", done, due))
 	}
 	if p.limit > 0 && p.perPod() > p.limit {
@@ -70,9 +70,9 @@ func (p part) judge() (problems []string) {
 	return problems
 }
 
-func heap(s sample) float64       { return s.heap }
-func rss(s sample) float64        { return s.rss }
-func goroutines(s sample) float64 { return s.goroutines }
+func heap(s sample) float64       { return s.Heap }
+func rss(s sample) float64        { return s.RSS }
+func goroutines(s sample) float64 { return s.Goroutines }
 
 func mib(v float64) string   { return fmt.Sprintf("%.0f MiB", v/(1<<20)) }
 func whole(v float64) string { return fmt.Sprintf("%.0f", v) }

@@ -3,75 +3,14 @@ package main
 import (
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
+
+	"github.com/dovetail-scheduler/dovetail/test/scrape"
 )
 
-// sample holds a scheduler's metrics at one moment.
+// sample holds a scheduler's metrics at one moment, and how many pods the load had created then.
 type sample struct {
-	at         time.Time
-	heap, rss  float64 // bytes; heap includes garbage that was not collected yet
-	goroutines float64
-	cpu        float64            // seconds
-	requests   map[string]float64 // to the API server, by method
-	scheduled  float64            // pods
-	created    float64            // pods, by the load
-	queues     map[string]float64 // lengths of the work queues and of the scheduling queue's parts, by name
-}
-
-// parse reads the text of /metrics.
-func parse(text string, at time.Time) sample {
-	s := sample{at: at, requests: map[string]float64{}, queues: map[string]float64{}}
-	for line := range strings.SplitSeq(text, "\n") {
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		space := strings.LastIndexByte(line, ' ')
-		v, err := strconv.ParseFloat(line[space+1:], 64)
-		if err != nil {
-			continue
-		}
-		name, labels, _ := strings.Cut(line[:space], "{")
-		switch name {
-		case "go_memstats_heap_alloc_bytes":
-			s.heap = v
-		case "process_resident_memory_bytes":
-			s.rss = v
-		case "go_goroutines":
-			s.goroutines = v
-		case "process_cpu_seconds_total":
-			s.cpu = v
-		case "rest_client_requests_total":
-			s.requests[label(labels, "method")] += v
-		case "scheduler_schedule_attempts_total":
-			if label(labels, "result") == "scheduled" {
-				s.scheduled += v
-			}
-		case "scheduler_pending_pods":
-			s.queues["pods "+label(labels, "queue")] += v
-		case "workqueue_depth":
-			s.queues[label(labels, "name")] += v
-		}
-	}
-	return s
-}
-
-// label returns the value of a label in the text between the braces.
-func label(labels, name string) string {
-	_, rest, ok := strings.Cut(","+labels, ","+name+`="`)
-	if !ok {
-		return ""
-	}
-	value, _, _ := strings.Cut(rest, `"`)
-	return value
-}
-
-func (s sample) allRequests() (n float64) {
-	for _, v := range s.requests {
-		n += v
-	}
-	return n
+	scrape.Sample
+	created float64
 }
 
 // quarter returns the samples of the nth quarter of a part, from 0.
@@ -101,7 +40,7 @@ func values(samples []sample, of func(sample) float64) (out []float64) {
 func queueNames(samples []sample) []string {
 	seen := map[string]bool{}
 	for _, s := range samples {
-		for name := range s.queues {
+		for name := range s.Queues {
 			seen[name] = true
 		}
 	}

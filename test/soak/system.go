@@ -15,6 +15,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
+	"github.com/dovetail-scheduler/dovetail/test/load"
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
@@ -110,11 +111,11 @@ func (s *system) parts(ctx context.Context) ([]part, error) {
 			return nil, err
 		}
 	}
-	pods, err := s.part(ctx, ours, part{name: "pods", limit: podRequests}, s.set.lasts, &load{name: "pods", perSec: float64(s.set.perSec)})
+	pods, err := s.part(ctx, ours, part{name: "pods", limit: podRequests}, s.set.lasts, &load.Load{Name: "pods", PerSec: float64(s.set.perSec)})
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.part(ctx, ours, part{name: "nodes", limit: nodeRequests}, s.set.lasts/2, &load{name: "nodes", perSec: churnPerSec, bursts: true, change: alone})
+	nodes, err := s.part(ctx, ours, part{name: "nodes", limit: nodeRequests}, s.set.lasts/2, &load.Load{Name: "nodes", PerSec: churnPerSec, Bursts: true, Change: alone})
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (s *system) parts(ctx context.Context) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := s.part(ctx, theirs, part{name: "plain", yardstick: true}, s.set.lasts, &load{name: "plain", perSec: float64(s.set.perSec)})
+	plain, err := s.part(ctx, theirs, part{name: "plain", yardstick: true}, s.set.lasts, &load.Load{Name: "plain", PerSec: float64(s.set.perSec)})
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,11 @@ func table(w io.Writer, parts []part) {
 	row("", func(p part) string { return p.name })
 	row("pods scheduled", func(p part) string {
 		last := p.samples[len(p.samples)-1]
-		return fmt.Sprintf("%.0f of %.0f", last.scheduled-p.samples[0].scheduled, last.created)
+		return fmt.Sprintf("%.0f of %.0f", last.Scheduled-p.samples[0].Scheduled, last.created)
 	})
 	row("pods per second", func(p part) string {
 		first, last := p.samples[0], p.samples[len(p.samples)-1]
-		return fmt.Sprintf("%.1f", last.created/last.at.Sub(first.at).Seconds())
+		return fmt.Sprintf("%.1f", last.created/last.At.Sub(first.At).Seconds())
 	})
 	row("heap, second quarter -> last", func(p part) string {
 		return fromTo(floor(quarter(p.samples, 1), heap), floor(quarter(p.samples, 3), heap), mib)
@@ -41,7 +41,7 @@ func table(w io.Writer, parts []part) {
 	row("longest work queue, median", func(p part) string {
 		longest, name := 0.0, "-"
 		for _, n := range queueNames(p.samples) {
-			if v := median(quarter(p.samples, 3), func(s sample) float64 { return s.queues[n] }); v > longest && !strings.HasPrefix(n, "pods ") {
+			if v := median(quarter(p.samples, 3), func(s sample) float64 { return s.Queues[n] }); v > longest && !strings.HasPrefix(n, "pods ") {
 				longest, name = v, n
 			}
 		}
@@ -51,7 +51,7 @@ func table(w io.Writer, parts []part) {
 	row("of these", func(p part) string { return byMethod(p) })
 	row("CPU per pod", func(p part) string {
 		a, b := p.samples[len(p.samples)/4], p.samples[len(p.samples)-1]
-		return fmt.Sprintf("%.1f ms", 1000*(b.cpu-a.cpu)/max(1, b.scheduled-a.scheduled))
+		return fmt.Sprintf("%.1f ms", 1000*(b.CPU-a.CPU)/max(1, b.Scheduled-a.Scheduled))
 	})
 	t.Flush()
 }
@@ -60,8 +60,8 @@ func table(w io.Writer, parts []part) {
 func byMethod(p part) string {
 	a, b := p.samples[len(p.samples)/4], p.samples[len(p.samples)-1]
 	var out []string
-	for _, method := range slices.Sorted(maps.Keys(b.requests)) {
-		if n := (b.requests[method] - a.requests[method]) / max(1, b.scheduled-a.scheduled); n >= 0.005 {
+	for _, method := range slices.Sorted(maps.Keys(b.Requests)) {
+		if n := (b.Requests[method] - a.Requests[method]) / max(1, b.Scheduled-a.Scheduled); n >= 0.005 {
 			out = append(out, fmt.Sprintf("%s %.2f", method, n))
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"context"
@@ -24,23 +24,28 @@ const (
 	tick = 100 * time.Millisecond
 )
 
-// load creates pods at a rate and deletes each after its lifetime.
-type load struct {
-	kube   kubernetes.Interface
-	name   string
-	perSec float64
-	life   time.Duration
-	// bursts: all pods of one lifetime are created at once, and the next ones after one further lifetime, in which the nodes of the
+// Load creates pods at a rate and deletes each after its lifetime.
+type Load struct {
+	Kube kubernetes.Interface
+	// Name begins the names of the pods, which are labelled app=NAME.
+	Name   string
+	PerSec float64
+	Life   time.Duration
+	// Bursts: all pods of one lifetime are created at once, and the next ones after one further lifetime, in which the nodes of the
 	// first are terminated. Created one by one, pods would use the nodes of those that have just ended.
-	bursts bool
-	change func(*corev1.Pod)
+	Bursts bool
+	// Change changes a pod before it is created; nil: all are alike.
+	Change func(*corev1.Pod)
 
 	created atomic.Int64
 	failed  atomic.Pointer[error]
 }
 
-// run creates and deletes pods until ctx is done, then waits for the calls that are still running.
-func (l *load) run(ctx context.Context) {
+// Created returns how many pods were created so far.
+func (l *Load) Created() int { return int(l.created.Load()) }
+
+// Run creates and deletes pods until ctx is done, then waits for the calls that are still running.
+func (l *Load) Run(ctx context.Context) {
 	slots := make(chan struct{}, calls)
 	var wg sync.WaitGroup
 	call := func(f func(context.Context) error) {
@@ -74,7 +79,7 @@ func (l *load) run(ctx context.Context) {
 			i := made
 			call(func(ctx context.Context) error { return l.create(ctx, i) })
 		}
-		for due := l.due(time.Since(begin) - l.life); ended < due && ctx.Err() == nil; ended++ {
+		for due := l.due(time.Since(begin) - l.Life); ended < due && ctx.Err() == nil; ended++ {
 			i := ended
 			call(func(ctx context.Context) error { return l.delete(ctx, i) })
 		}
@@ -82,42 +87,42 @@ func (l *load) run(ctx context.Context) {
 }
 
 // due returns how many pods are to be created within that time from the beginning.
-func (l *load) due(since time.Duration) int {
+func (l *Load) due(since time.Duration) int {
 	if since < 0 {
 		return 0
 	}
-	if l.bursts {
-		return (int(since/(2*l.life)) + 1) * max(1, int(l.life.Seconds()*l.perSec))
+	if l.Bursts {
+		return (int(since/(2*l.Life)) + 1) * max(1, int(l.Life.Seconds()*l.PerSec))
 	}
-	return int(since.Seconds() * l.perSec)
+	return int(since.Seconds() * l.PerSec)
 }
 
-func (l *load) create(ctx context.Context, i int) error {
-	pod := sandbox.Pods(fmt.Sprintf("%s-%d", l.name, i), 1, "50m", "64Mi")[0].(*corev1.Pod)
-	pod.Labels = map[string]string{"app": l.name}
+func (l *Load) create(ctx context.Context, i int) error {
+	pod := sandbox.Pods(fmt.Sprintf("%s-%d", l.Name, i), 1, "50m", "64Mi")[0].(*corev1.Pod)
+	pod.Labels = map[string]string{"app": l.Name}
 	grace := int64(30)
 	pod.Spec.TerminationGracePeriodSeconds = &grace
-	if l.change != nil {
-		l.change(pod)
+	if l.Change != nil {
+		l.Change(pod)
 	}
-	if _, err := l.kube.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := l.Kube.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating pod %s: %w", pod.Name, err)
 	}
 	l.created.Add(1)
 	return nil
 }
 
-func (l *load) delete(ctx context.Context, i int) error {
-	name := fmt.Sprintf("%s-%d-0", l.name, i)
-	err := l.kube.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
+func (l *Load) delete(ctx context.Context, i int) error {
+	name := fmt.Sprintf("%s-%d-0", l.Name, i)
+	err := l.Kube.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting pod %s: %w", name, err)
 	}
 	return nil
 }
 
-// error returns the error of the first call that failed.
-func (l *load) error() error {
+// Err returns the error of the first call that failed.
+func (l *Load) Err() error {
 	if err := l.failed.Load(); err != nil {
 		return *err
 	}

@@ -1,0 +1,140 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Bindings records when the pods of namespace default appeared and when they were bound, both as one watch shows them.
+type Bindings struct {
+	of func(*corev1.Pod) string
+
+	mu     sync.Mutex
+	pods   map[types.UID]*Binding // those that exist
+	groups map[string]*group
+	change chan struct{} // closed and replaced when a pod is bound
+}
+
+// Binding is when a pod was seen first, and when it was seen with a node; Bound is zero before that.
+type Binding struct{ Seen, Bound time.Time }
+
+type group struct {
+	bound []Binding // in the order in which they were bound
+	seen  int
+	lost  int // deleted without having been bound
+}
+
+// Watch begins to record. of says to which group a pod belongs; nil: all are of the group "".
+func Watch(ctx context.Context, kube kubernetes.Interface, of func(*corev1.Pod) string) (*Bindings, error) {
+	if of == nil {
+		of = func(*corev1.Pod) string { return "" }
+	}
+	b := &Bindings{of: of, pods: map[types.UID]*Binding{}, groups: map[string]*group{}, change: make(chan struct{})}
+	factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithNamespace(metav1.NamespaceDefault))
+	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { b.observe(o.(*corev1.Pod), time.Now()) },
+		UpdateFunc: func(_, o any) { b.observe(o.(*corev1.Pod), time.Now()) },
+		DeleteFunc: b.forget,
+	}); err != nil {
+		return nil, fmt.Errorf("watching pods: %w", err)
+	}
+	factory.StartWithContext(ctx)
+	factory.WaitForCacheSync(ctx.Done())
+	return b, nil
+}
+
+func (b *Bindings) group(name string) *group {
+	g := b.groups[name]
+	if g == nil {
+		g = &group{}
+		b.groups[name] = g
+	}
+	return g
+}
+
+func (b *Bindings) observe(pod *corev1.Pod, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, g := b.pods[pod.UID], b.group(b.of(pod))
+	if p == nil {
+		p = &Binding{Seen: now}
+		b.pods[pod.UID] = p
+		g.seen++
+	}
+	if pod.Spec.NodeName == "" || !p.Bound.IsZero() {
+		return
+	}
+	p.Bound = now
+	g.bound = append(g.bound, *p)
+	close(b.change)
+	b.change = make(chan struct{})
+}
+
+func (b *Bindings) forget(o any) {
+	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = unknown.Obj
+	}
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	b.observe(pod, time.Now()) // its last state may be news
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pods[pod.UID].Bound.IsZero() {
+		b.group(b.of(pod)).lost++
+	}
+	delete(b.pods, pod.UID)
+}
+
+// Count returns how many pods of a group were seen, how many were bound, and how many were deleted without having been bound.
+func (b *Bindings) Count(name string) (seen, bound, lost int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := b.group(name)
+	return g.seen, len(g.bound), g.lost
+}
+
+// Between returns the pods of a group that were bound and that were seen first in that time, in the order in which they were bound.
+func (b *Bindings) Between(name string, from, to time.Time) (out []Binding) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, one := range b.group(name).bound {
+		if !one.Seen.Before(from) && one.Seen.Before(to) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// Until waits until n pods of a group have been bound, and returns when the last one was. failed returns an error if a process has ended.
+func (b *Bindings) Until(ctx context.Context, name string, n int, failed func() error) (time.Time, error) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		b.mu.Lock()
+		bound, change := b.group(name).bound, b.change
+		b.mu.Unlock()
+		if len(bound) >= n {
+			return bound[n-1].Bound, nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("%d of %d pods are bound: %w", len(bound), n, context.Cause(ctx))
+		case <-look.C:
+			if err := failed(); err != nil {
+				return time.Time{}, err
+			}
+		}
+	}
+}
