@@ -11,7 +11,6 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/controller/disruption"
@@ -90,7 +89,7 @@ func newWorld(scheme *runtime.Scheme, s setting, cloudEnds func(providerID strin
 	own := w.api.Client()
 	w.kube = kubernetes.NewForConfigOrDie(own.Config())
 	var err error
-	if w.objects, err = client.New(own.Config(), client.Options{Scheme: scheme, Mapper: mapper(scheme)}); err != nil {
+	if w.objects, err = client.New(own.Config(), client.Options{Scheme: scheme, Mapper: kubeapi.Mapper(scheme)}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	kubelets := kubelet.Config{Client: kubernetes.NewForConfigOrDie(w.api.Client().Config()), Seed: s.seed, Boot: s.boot}
@@ -163,24 +162,4 @@ func (w *world) close() {
 	w.boots.Close()
 	w.ec2.Close()
 	w.factory.Shutdown()
-}
-
-func mapper(scheme *runtime.Scheme) meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
-	clusterWide := sets.New("Namespace", "Node", "PersistentVolume", "PriorityClass", "StorageClass", "CSIDriver", "CSINode", "DeviceClass", "ResourceSlice")
-	for kind := range scheme.AllKnownTypes() {
-		if clusterWide.Has(kind.Kind) {
-			m.Add(kind, meta.RESTScopeRoot)
-			continue
-		}
-		m.Add(kind, meta.RESTScopeNamespace)
-	}
-	for _, g := range []string{"karpenter.sh", "karpenter.k8s.aws"} {
-		for kind := range scheme.AllKnownTypes() {
-			if kind.Group == g {
-				m.Add(kind, meta.RESTScopeRoot)
-			}
-		}
-	}
-	return m
 }
