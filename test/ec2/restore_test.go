@@ -66,3 +66,38 @@ func TestRestoredInstancesGoOn(t *testing.T) {
 		}
 	}
 }
+
+// Copies of an instance live beside it, once they are restored.
+func TestCopies(t *testing.T) {
+	rec := &recorder{booted: map[string]Machine{}}
+	account := newAccount(t, func(c *Config) { c.Machines = rec })
+	model := account.launched(account.fleetOf(1, account.template("lt"), "on-demand", abc[:1], "m5.large"))[0]
+	account.step(3 * time.Second)
+	copies, err := account.Copies(model, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(account.Live()); n != 1 {
+		t.Errorf("%d instances live before they are restored", n)
+	}
+	copies[0].Tags["name"] = "first"
+	if err := account.Restore(State{Instances: copies}); err != nil {
+		t.Fatal(err)
+	}
+	addresses, names := map[string]bool{}, map[string]bool{}
+	for _, in := range account.Live() {
+		addresses[in.PrivateIP], names[in.PrivateDNSName] = true, true
+		if in.Type != "m5.large" || string(rec.booted[in.ID].UserData) != "hello" || (in.Tags["name"] == "first") != (in.ID == copies[0].ID) {
+			t.Errorf("a copy is %+v, and booted as %+v", in, rec.booted[in.ID])
+		}
+	}
+	if len(addresses) != 4 || len(names) != 4 {
+		t.Errorf("4 instances have %d addresses and %d names", len(addresses), len(names))
+	}
+	if _, err := account.Copies(model, 1<<14); err == nil {
+		t.Error("a subnet has room for 16,384 copies")
+	}
+	if _, err := account.Copies("i-0", 1); err == nil {
+		t.Error("an instance that isn't there can be copied")
+	}
+}
