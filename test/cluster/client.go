@@ -13,7 +13,7 @@ func (c *Cluster) Client() client.WithWatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.client == nil {
-		made, err := client.NewWithWatch(c.admin.config, client.Options{Scheme: Scheme})
+		made, err := client.NewWithWatch(c.admin.config, client.Options{Scheme: Scheme, Mapper: c.mapper})
 		if err != nil {
 			panic(fmt.Sprintf("a client for a config that has worked before: %v", err))
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -37,7 +38,8 @@ type Cluster struct {
 	// Dir holds data, certificates, kubeconfigs and logs.
 	Dir string
 
-	folder                  string // of the manifests
+	folder                  string          // of the manifests
+	mapper                  meta.RESTMapper // nil: the API server is asked
 	admin, scheduler, nodes *identity
 	processes               []*Process // in the order in which they were started
 	schedulers              []*SchedulerProcess
@@ -140,12 +142,30 @@ func Adopt(ctx context.Context, admin *rest.Config, stop func()) (*Cluster, erro
 	c.final = append(c.final, stop)
 	c.admin, err = newIdentity(c.Dir, "admin", admin)
 	if err == nil {
-		err = c.Install(ctx, "secondary")
+		err = c.Install(ctx, secondary)
 	}
 	if err != nil {
 		c.Stop()
 		return nil, err
 	}
+	return c, nil
+}
+
+// Open returns a Cluster for an API server that the caller runs and that asks nobody who they are, such as test/kubeapi: all identities are the
+// same user. mapper knows its resources, dir is as in Options. It installs nothing; ShippedConfig is that of the secondary manifests. Stop calls stop last.
+func Open(config *rest.Config, mapper meta.RESTMapper, dir string, stop func()) (*Cluster, error) {
+	c, err := newCluster(dir)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	c.folder, c.mapper = secondary, mapper
+	c.final = append(c.final, stop)
+	if c.admin, err = newIdentity(c.Dir, "admin", config); err != nil {
+		c.Stop()
+		return nil, err
+	}
+	c.scheduler, c.nodes = c.admin, c.admin
 	return c, nil
 }
 

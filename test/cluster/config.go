@@ -53,6 +53,12 @@ func shippedConfig(folder string) (Config, error) {
 // SetKubeconfig sets the kubeconfig with which the scheduler connects to the API server.
 func (c Config) SetKubeconfig(path string) { c.section("clientConnection")["kubeconfig"] = path }
 
+// SetContentType sets the media type in which the scheduler reads and writes built-in objects. By default it is protobuf.
+func (c Config) SetContentType(mediaType string) {
+	connection := c.section("clientConnection")
+	connection["contentType"], connection["acceptContentTypes"] = mediaType, mediaType
+}
+
 // ShortLeases makes a restarted scheduler wait six seconds instead of fifteen for the lease of a killed one. With a still shorter
 // lease, a running scheduler would lose it on a busy host.
 func (c Config) ShortLeases() { c.Leases(6*time.Second, 5*time.Second, 500*time.Millisecond) }

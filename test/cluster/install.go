@@ -32,6 +32,9 @@ const nameLabel, schedulerName = "app.kubernetes.io/name", "dovetail-scheduler"
 // fieldOwner is the field manager of what this package applies.
 const fieldOwner = client.FieldOwner("dovetail-test")
 
+// secondary is the folder of the manifests with which the scheduler runs beside the cluster's own.
+const secondary = "secondary"
+
 // NoManifests as the folder of manifests installs neither definitions nor manifests.
 const NoManifests = "none"
 
@@ -39,7 +42,7 @@ const NoManifests = "none"
 // serves them, and gets tokens for the scheduler and for simulated kubelets. Start and Adopt call it.
 func (c *Cluster) Install(ctx context.Context, folder string) error {
 	if folder == "" {
-		folder = "secondary"
+		folder = secondary
 	}
 	c.folder = folder
 	writer := c.Client()

@@ -67,6 +67,21 @@ func startProcess(c command) (*Process, error) {
 	return p, nil
 }
 
+// Usage is what a process has used.
+type Usage struct {
+	CPU            time.Duration
+	Resident, Peak int64 // bytes: now, and at most so far
+}
+
+// Usage returns what the process has used so far. It fails on systems other than Linux, and once the process has exited.
+func (p *Process) Usage() (Usage, error) {
+	u, err := usage(p.pid)
+	if err != nil {
+		return Usage{}, fmt.Errorf("reading what %s has used: %w", p.Name, err)
+	}
+	return u, nil
+}
+
 // Exited returns a channel that is closed once the process has exited, for whatever reason.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

@@ -30,8 +30,8 @@ type SchedulerOptions struct {
 	// Args are appended to the flags. Verbosity is --v, default 2.
 	Args      []string
 	Verbosity int
-	// Deadline bounds each start. Default: two minutes.
-	Deadline time.Duration
+	// Deadline bounds each start, default two minutes; Patience each request to its server, default ten seconds.
+	Deadline, Patience time.Duration
 }
 
 // SchedulerProcess is a dovetail-scheduler process. Only one goroutine may use it.
@@ -57,6 +57,9 @@ func (c *Cluster) StartScheduler(ctx context.Context, o SchedulerOptions) (*Sche
 	}
 	if o.Deadline == 0 {
 		o.Deadline = 2 * time.Minute
+	}
+	if o.Patience == 0 {
+		o.Patience = 10 * time.Second
 	}
 	if o.Binary == "" {
 		b := Scheduler
@@ -169,7 +172,7 @@ func (s *SchedulerProcess) WaitReady(ctx context.Context) error {
 
 // Get returns the body of a path of the scheduler's server. Any status but 200 is an error, which contains the body.
 func (s *SchedulerProcess) Get(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, s.options.Patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
 	if err != nil {
@@ -189,6 +192,9 @@ func (s *SchedulerProcess) Get(ctx context.Context, path string) ([]byte, error)
 	}
 	return body, nil
 }
+
+// Usage returns what the current process has used so far. It fails on systems other than Linux.
+func (s *SchedulerProcess) Usage() (Usage, error) { return s.process.Usage() }
 
 // Exited returns a channel that is closed when the current process exits, by itself or by Kill or Stop.
 func (s *SchedulerProcess) Exited() <-chan struct{} { return s.process.Exited() }
