@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,8 @@ type Load struct {
 	// Bursts: all pods of one lifetime are created at once, and the next ones after one further lifetime, in which the nodes of the
 	// first are terminated. Created one by one, pods would use the nodes of those that have just ended.
 	Bursts bool
+	// Keep reports whether a pod is kept although its life is over; it is asked again later. Nil: none is.
+	Keep func(name string) bool
 	// Change changes a pod before it is created; nil: all are alike.
 	Change func(*corev1.Pod)
 
@@ -69,6 +72,7 @@ func (l *Load) Run(ctx context.Context) {
 	clock := time.NewTicker(tick)
 	defer clock.Stop()
 	begin, made, ended := time.Now(), 0, 0
+	var kept []int
 	for {
 		select {
 		case <-ctx.Done():
@@ -79,10 +83,16 @@ func (l *Load) Run(ctx context.Context) {
 			i := made
 			call(func(ctx context.Context) error { return l.create(ctx, i) })
 		}
-		for due := l.due(time.Since(begin) - l.Life); ended < due && ctx.Err() == nil; ended++ {
-			i := ended
-			call(func(ctx context.Context) error { return l.delete(ctx, i) })
+		for due := l.due(time.Since(begin) - l.Life); ended < due; ended++ {
+			kept = append(kept, ended)
 		}
+		kept = slices.DeleteFunc(kept, func(i int) bool {
+			if ctx.Err() != nil || l.Keep != nil && l.Keep(l.pod(i)) {
+				return false
+			}
+			call(func(ctx context.Context) error { return l.delete(ctx, i) })
+			return true
+		})
 	}
 }
 
@@ -113,13 +123,16 @@ func (l *Load) create(ctx context.Context, i int) error {
 }
 
 func (l *Load) delete(ctx context.Context, i int) error {
-	name := fmt.Sprintf("%s-%d-0", l.Name, i)
+	name := l.pod(i)
 	err := l.Kube.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting pod %s: %w", name, err)
 	}
 	return nil
 }
+
+// pod returns the name of a pod.
+func (l *Load) pod(i int) string { return fmt.Sprintf("%s-%d-0", l.Name, i) }
 
 // Err returns the error of the first call that failed.
 func (l *Load) Err() error {

@@ -30,9 +30,9 @@ func TestDue(t *testing.T) {
 // A pod counts once: as bound when it is first seen with a node, or as lost if it is deleted before.
 func TestBindings(t *testing.T) {
 	begin := time.Unix(1000, 0)
-	b := &Bindings{of: func(p *corev1.Pod) string { return p.Labels["app"] }, pods: map[types.UID]*Binding{}, groups: map[string]*group{}, change: make(chan struct{})}
+	b := newBindings(func(p *corev1.Pod) string { return p.Labels["app"] })
 	pod := func(uid, app, node string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Labels: map[string]string{"app": app}}, Spec: corev1.PodSpec{NodeName: node}}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + uid, UID: types.UID(uid), Labels: map[string]string{"app": app}}, Spec: corev1.PodSpec{NodeName: node}}
 	}
 	b.observe(pod("1", "a", ""), begin)
 	b.observe(pod("1", "a", "n"), begin.Add(time.Second))
@@ -43,6 +43,11 @@ func TestBindings(t *testing.T) {
 	b.observe(pod("3", "a", ""), begin)
 	b.observe(pod("4", "b", ""), begin)
 	b.forget(pod("4", "b", "n")) // bound and deleted while the watch was interrupted
+	for name, waits := range map[string]bool{"pod-1": false, "pod-2": false, "pod-3": true, "pod-4": false} {
+		if b.Waits(name) != waits {
+			t.Errorf("%s waits: %v", name, !waits)
+		}
+	}
 	if seen, bound, lost := b.Count("a"); seen != 3 || bound != 1 || lost != 1 {
 		t.Errorf("a: %d seen, %d bound, %d lost", seen, bound, lost)
 	}
