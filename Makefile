@@ -9,6 +9,9 @@
 # make burst    measures what bursts of pods cost, compared with one plan that knows all pods, and how long they take; BASELINE=another scheduler's
 #               binary, PAIRS=1, BURST_PODS=100,300, BURST_RATES=25,100,500, BURST=name
 # make soak     keeps 2,000 nodes busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
+# make scale    measures the scheduler with thousands of nodes, on a real API server and on one in memory (40 minutes, 20 GiB): latencies, planning,
+#               memory, requests, a leader change, and what grows faster than the cluster; PART=api-server, NODES=1000,5000,
+#               MEMORY_NODES=5000,15000, RATE=30, MEMORY_RATE=100, BURST=5000, STEADY=90s, PODS_PER_NODE=10
 # make fidelity runs random worlds through the real scheduler and checks them from the API and the EC2 journal; WORLDS=200,
 #               or WORLD=7 for one of them, printed step by step; SMALL=1 for those of make test
 # make repack   lets our consolidation and an emulation of Karpenter's repack clusters of 500 to 5,000 nodes that have lost pods
@@ -48,7 +51,7 @@ say = @printf '\n== %s\n'
 # API servers go on writing after the test that failed, so that the last lines of a long log wouldn't name it.
 what-failed = { printf '\n== what failed\n'; grep -a -A 4 -E '^ *--- FAIL|^panic: |^FAIL[[:space:]]' bin/integration.log; exit 1; }
 
-.PHONY: build tool test verify unit integration demo sandbox bench burst chaos scenes soak fidelity repack day scores peer neighbour compat rollout scalein dashboards browser chart manifests image push notice release-check release-notes clean
+.PHONY: build tool test verify unit integration demo sandbox bench burst chaos scenes soak scale fidelity repack day scores peer neighbour compat rollout scalein dashboards browser chart manifests image push notice release-check release-notes clean
 
 build:
 	$(say) 'building into bin/ (the first time this compiles Kubernetes: minutes)'
@@ -150,6 +153,13 @@ scenes:
 soak:
 	$(say) 'soak: half an hour as it is (SOAK_NODES, SOAK_MINUTES, SOAK_PODS_PER_SECOND)'
 	@go run ./test/soak
+
+# BURST also names a case of make burst; here it is a number of pods.
+scale:
+	$(say) 'scale: about forty minutes and 20 GiB, with two cores (PART, NODES, MEMORY_NODES, RATE, MEMORY_RATE, BURST, STEADY, PODS_PER_NODE)'
+	@go run ./test/scale $(if $(PART),-parts $(PART)) $(if $(NODES),-nodes $(NODES)) $(if $(MEMORY_NODES),-memory-nodes $(MEMORY_NODES)) \
+	  $(if $(RATE),-rate $(RATE)) $(if $(MEMORY_RATE),-memory-rate $(MEMORY_RATE)) $(if $(BURST),-burst $(BURST)) $(if $(STEADY),-steady $(STEADY)) \
+	  $(if $(PODS_PER_NODE),-pods-per-node $(PODS_PER_NODE))
 
 WORLDS ?= 200
 fidelity:

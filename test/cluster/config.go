@@ -53,8 +53,8 @@ func shippedConfig(folder string) (Config, error) {
 // SetKubeconfig sets the kubeconfig with which the scheduler connects to the API server.
 func (c Config) SetKubeconfig(path string) { c.section("clientConnection")["kubeconfig"] = path }
 
-// SetContentType sets the media type in which the scheduler reads and writes built-in objects. By default it is protobuf.
-func (c Config) SetContentType(mediaType string) {
+// SetMediaType sets the media type in which the scheduler reads and writes built-in objects. By default it is protobuf.
+func (c Config) SetMediaType(mediaType string) {
 	connection := c.section("clientConnection")
 	connection["contentType"], connection["acceptContentTypes"] = mediaType, mediaType
 }

@@ -41,15 +41,18 @@ func Watch(ctx context.Context, kube kubernetes.Interface, of func(*corev1.Pod) 
 	}
 	b := newBindings(of)
 	factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithNamespace(metav1.NamespaceDefault))
-	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	seen, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { b.observe(o.(*corev1.Pod), time.Now()) },
 		UpdateFunc: func(_, o any) { b.observe(o.(*corev1.Pod), time.Now()) },
 		DeleteFunc: b.forget,
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
 	factory.StartWithContext(ctx)
-	factory.WaitForCacheSync(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), seen.HasSynced) { // the pods that are there already have been recorded, too
+		return nil, fmt.Errorf("watching pods: %w", context.Cause(ctx))
+	}
 	return b, nil
 }
 

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// settings are the flags.
+type settings struct {
+	parts                string
+	nodes, memoryNodes   sizes
+	podsPerNode          int
+	perSec, memoryPerSec float64
+	life, steady         time.Duration
+	burst                int
+	leaders              bool
+	binary, logs         string
+	patience             time.Duration
+}
+
+// sizes are numbers of nodes, in ascending order.
+type sizes []int
+
+func (s *sizes) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*s), " ", ","), "[]")
+}
+
+// Set implements flag.Value.
+func (s *sizes) Set(text string) error {
+	*s = nil
+	for one := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(one)
+		if err != nil || n < len(zones) || n > mostNodes {
+			return fmt.Errorf("%q is not a number from %d to %d", one, len(zones), mostNodes)
+		}
+		*s = append(*s, n)
+	}
+	slices.Sort(*s)
+	return nil
+}
+
+// mostNodes is how many addresses the simulator's subnets have, with some for bursts.
+const mostNodes = 24000
+
+func readFlags(flags *flag.FlagSet, args []string) (*settings, error) {
+	s := &settings{nodes: sizes{1000, 5000}, memoryNodes: sizes{5000, 15000}}
+	flags.StringVar(&s.parts, "parts", apiServer+","+memory, "which parts, separated by commas")
+	flags.Var(&s.nodes, "nodes", "numbers of nodes of the part api-server, separated by commas")
+	flags.Var(&s.memoryNodes, "memory-nodes", "those of the part memory")
+	flags.IntVar(&s.podsPerNode, "pods-per-node", 10, "bound pods of a node, at most 10")
+	flags.Float64Var(&s.perSec, "rate", 30, "pods created per second in the part api-server")
+	flags.Float64Var(&s.memoryPerSec, "memory-rate", 100, "those in the part memory")
+	flags.DurationVar(&s.life, "life", 30*time.Second, "how long each of these pods lives")
+	flags.DurationVar(&s.steady, "steady", 90*time.Second, "how long they are measured before the burst")
+	flags.IntVar(&s.burst, "burst", 5000, "pods of a burst")
+	flags.BoolVar(&s.leaders, "leaders", true, "change the leader at the largest size of the part api-server")
+	flags.StringVar(&s.binary, "binary", "", "the scheduler (default: built from this tree)")
+	flags.StringVar(&s.logs, "logs", "", "folder for the schedulers' logs (default: they are kept only if something fails)")
+	flags.DurationVar(&s.patience, "patience", 15*time.Minute, "bounds each wait")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if s.podsPerNode < 1 || s.podsPerNode > 10 {
+		return nil, errors.New("-pods-per-node: want a number from 1 to 10")
+	}
+	if s.burst < 1 {
+		return nil, errors.New("-burst: want a positive number")
+	}
+	if s.steady < s.life {
+		return nil, errors.New("-steady is shorter than -life: the number of pods wouldn't be constant")
+	}
+	_, err := s.chosen()
+	return s, err
+}
+
+// chosen returns the parts to run.
+func (s *settings) chosen() (out []*part, err error) {
+	for name := range strings.SplitSeq(s.parts, ",") {
+		switch name {
+		case apiServer:
+			out = append(out, &part{name: name, sizes: s.nodes, perSec: s.perSec, leaders: s.leaders, begin: beginAPIServer})
+		case memory:
+			out = append(out, &part{name: name, sizes: s.memoryNodes, perSec: s.memoryPerSec, begin: beginMemory})
+		default:
+			return nil, fmt.Errorf("-parts: there is no part %q", name)
+		}
+	}
+	return out, nil
+}
