@@ -18,11 +18,11 @@ import (
 type Bindings struct {
 	of func(*corev1.Pod) string
 
-	mu      sync.Mutex
-	pods    map[types.UID]*Binding // those that exist
-	waiting map[string]bool        // of these the ones that aren't bound, by name
-	groups  map[string]*group
-	change  chan struct{} // closed and replaced when a pod is bound
+	mu     sync.Mutex
+	pods   map[types.UID]*Binding // those that exist
+	placed map[string]bool        // of these the bound ones, by name
+	groups map[string]*group
+	change chan struct{} // closed and replaced when a pod is bound
 }
 
 // Binding is when a pod was seen first, and when it was seen with a node; Bound is zero before that.
@@ -57,7 +57,7 @@ func Watch(ctx context.Context, kube kubernetes.Interface, of func(*corev1.Pod) 
 }
 
 func newBindings(of func(*corev1.Pod) string) *Bindings {
-	return &Bindings{of: of, pods: map[types.UID]*Binding{}, waiting: map[string]bool{}, groups: map[string]*group{}, change: make(chan struct{})}
+	return &Bindings{of: of, pods: map[types.UID]*Binding{}, placed: map[string]bool{}, groups: map[string]*group{}, change: make(chan struct{})}
 }
 
 func (b *Bindings) group(name string) *group {
@@ -76,14 +76,13 @@ func (b *Bindings) observe(pod *corev1.Pod, now time.Time) {
 	if p == nil {
 		p = &Binding{Seen: now}
 		b.pods[pod.UID] = p
-		b.waiting[pod.Name] = true
 		g.seen++
 	}
 	if pod.Spec.NodeName == "" || !p.Bound.IsZero() {
 		return
 	}
 	p.Bound = now
-	delete(b.waiting, pod.Name)
+	b.placed[pod.Name] = true
 	g.bound = append(g.bound, *p)
 	close(b.change)
 	b.change = make(chan struct{})
@@ -104,14 +103,14 @@ func (b *Bindings) forget(o any) {
 		b.group(b.of(pod)).lost++
 	}
 	delete(b.pods, pod.UID)
-	delete(b.waiting, pod.Name)
+	delete(b.placed, pod.Name)
 }
 
-// Waits reports whether a pod was seen and hasn't been bound.
-func (b *Bindings) Waits(name string) bool {
+// Unplaced reports whether a pod was not seen with a node; perhaps it was not seen at all yet.
+func (b *Bindings) Unplaced(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.waiting[name]
+	return !b.placed[name]
 }
 
 // Count returns how many pods of a group were seen, how many were bound, and how many were deleted without having been bound.

@@ -43,9 +43,10 @@ func TestBindings(t *testing.T) {
 	b.observe(pod("3", "a", ""), begin)
 	b.observe(pod("4", "b", ""), begin)
 	b.forget(pod("4", "b", "n")) // bound and deleted while the watch was interrupted
-	for name, waits := range map[string]bool{"pod-1": false, "pod-2": false, "pod-3": true, "pod-4": false} {
-		if b.Waits(name) != waits {
-			t.Errorf("%s waits: %v", name, !waits)
+	b.observe(pod("5", "c", "n"), begin)
+	for name, unplaced := range map[string]bool{"pod-1": true, "pod-3": true, "pod-5": false, "pod-6": true} {
+		if b.Unplaced(name) != unplaced {
+			t.Errorf("%s is unplaced: %v", name, !unplaced)
 		}
 	}
 	if seen, bound, lost := b.Count("a"); seen != 3 || bound != 1 || lost != 1 {

@@ -170,7 +170,7 @@ type running struct {
 // load begins to create pods that fit.
 func (s *system) load(ctx context.Context, name string, perSec float64, seen *load.Bindings) *running {
 	l := &running{over: make(chan struct{}), Load: &load.Load{
-		Kube: s.kube, Name: name, PerSec: perSec, Life: s.set.life, Keep: seen.Waits, Change: func(p *corev1.Pod) { labelled(forLoad)(0, p) },
+		Kube: s.kube, Name: name, PerSec: perSec, Life: s.set.life, Keep: seen.Unplaced, Change: func(p *corev1.Pod) { labelled(forLoad)(0, p) },
 	}}
 	ctx, l.stop = context.WithCancel(ctx)
 	go func() {

@@ -24,14 +24,14 @@ func TestFlags(t *testing.T) {
 		flags.SetOutput(io.Discard)
 		return readFlags(flags, args)
 	}
-	set, err := read("-nodes", "500,100", "-parts", memory)
+	set, err := read("-nodes", "500,100", "-parts", memory, "-memory-nodes", "2000")
 	if err != nil || !slices.Equal(set.nodes, []int{100, 500}) || set.nodes.String() != "100,500" {
 		t.Errorf("%+v, %v", set, err)
 	}
 	if parts, err := set.chosen(); err != nil || len(parts) != 1 || parts[0].perSec != 100 || parts[0].leaders {
 		t.Errorf("%+v, %v", parts, err)
 	}
-	for _, wrong := range [][]string{{"-nodes", "2"}, {"-memory-nodes", "many"}, {"-parts", "other"}, {"-steady", "1s"}, {"-pods-per-node", "11"}, {"-burst", "0"}} {
+	for _, wrong := range [][]string{{"-nodes", "2"}, {"-memory-nodes", "many"}, {"-parts", "other"}, {"-steady", "1s"}, {"-pods-per-node", "11"}, {"-burst", "0"}, {"-rate", "100"}} {
 		if _, err := read(wrong...); err == nil || !strings.Contains(err.Error(), wrong[0]) {
 			t.Errorf("%v: %v", wrong, err)
 		}

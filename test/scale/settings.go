@@ -74,9 +74,20 @@ func readFlags(flags *flag.FlagSet, args []string) (*settings, error) {
 	if s.steady < s.life {
 		return nil, errors.New("-steady is shorter than -life: the number of pods wouldn't be constant")
 	}
-	_, err := s.chosen()
-	return s, err
+	parts, err := s.chosen()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		if most := float64(loadPerNode * p.sizes[0]); p.perSec*s.life.Seconds() > most {
+			return nil, fmt.Errorf("-rate: %g pods per second that live for %s don't fit on %d nodes, which have room for %g", p.perSec, s.life, p.sizes[0], most)
+		}
+	}
+	return s, nil
 }
+
+// loadPerNode is how many pods of the load are to be on a node at most. There is room for twice as many, because they don't end at once.
+const loadPerNode = 2
 
 // chosen returns the parts to run.
 func (s *settings) chosen() (out []*part, err error) {
