@@ -12,13 +12,12 @@ import (
 
 // settings are the flags.
 type settings struct {
-	parts                string
+	parts, leaders       string
 	nodes, memoryNodes   sizes
 	podsPerNode          int
 	perSec, memoryPerSec float64
 	life, steady         time.Duration
 	burst                int
-	leaders              bool
 	binary, logs         string
 	patience             time.Duration
 }
@@ -58,7 +57,7 @@ func readFlags(flags *flag.FlagSet, args []string) (*settings, error) {
 	flags.DurationVar(&s.life, "life", 30*time.Second, "how long each of these pods lives")
 	flags.DurationVar(&s.steady, "steady", 90*time.Second, "how long they are measured before the burst")
 	flags.IntVar(&s.burst, "burst", 5000, "pods of a burst")
-	flags.BoolVar(&s.leaders, "leaders", true, "change the leader at the largest size of the part api-server")
+	flags.StringVar(&s.leaders, "leaders", apiServer, "parts at whose largest size the leader changes, separated by commas")
 	flags.StringVar(&s.binary, "binary", "", "the scheduler (default: built from this tree)")
 	flags.StringVar(&s.logs, "logs", "", "folder for the schedulers' logs (default: they are kept only if something fails)")
 	flags.DurationVar(&s.patience, "patience", 15*time.Minute, "bounds each wait")
@@ -91,12 +90,14 @@ const loadPerNode = 2
 
 // chosen returns the parts to run.
 func (s *settings) chosen() (out []*part, err error) {
+	changing := strings.Split(s.leaders, ",")
 	for name := range strings.SplitSeq(s.parts, ",") {
+		leaders := slices.Contains(changing, name)
 		switch name {
 		case apiServer:
-			out = append(out, &part{name: name, sizes: s.nodes, perSec: s.perSec, leaders: s.leaders, begin: beginAPIServer})
+			out = append(out, &part{name: name, sizes: s.nodes, perSec: s.perSec, leaders: leaders, begin: beginAPIServer})
 		case memory:
-			out = append(out, &part{name: name, sizes: s.memoryNodes, perSec: s.memoryPerSec, begin: beginMemory})
+			out = append(out, &part{name: name, sizes: s.memoryNodes, perSec: s.memoryPerSec, leaders: leaders, begin: beginMemory})
 		default:
 			return nil, fmt.Errorf("-parts: there is no part %q", name)
 		}
