@@ -9,7 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -29,9 +31,9 @@ const (
 	apps = 100
 )
 
-// A copied node has 3,920m CPUs and 14.2 GiB of memory for pods. Ten of these leave room for some of the load's small pods, but not for one of a
-// burst, nor for an eleventh: no node can be emptied to save money.
-const placedCPU, placedMemory = "370m", "1280Mi"
+// What the pods of a copied node request together: thousandths of a CPU, and MiB. It has 3,920m and 14,162 MiB for pods. That leaves room for some of the
+// load's small pods, but not for one of a burst, nor for one more of their own kind: no node can be emptied to save money.
+const placedCPU, placedMemory = 3700, 12800
 
 // model is a node that the scheduler has launched, and that is copied.
 type model struct {
@@ -211,12 +213,7 @@ func (s *system) addPods(ctx context.Context) error {
 		for range s.set.podsPerNode {
 			pod := s.placed(s.pods, empty[i].PrivateDNSName)
 			s.pods++
-			group.Go(func() error {
-				if _, err := s.kube.CoreV1().Pods(namespace).Create(writing, pod, metav1.CreateOptions{}); err != nil {
-					return fmt.Errorf("creating pod %s: %w", pod.Name, err)
-				}
-				return nil
-			})
+			group.Go(func() error { return s.createPod(writing, pod) })
 		}
 		if time.Since(said) > 10*time.Second {
 			said = time.Now()
@@ -244,9 +241,26 @@ func (s *system) addPods(ctx context.Context) error {
 	}
 }
 
+// createPod creates a pod. It tries again if the API server is too busy to answer in time.
+func (s *system) createPod(ctx context.Context, pod *corev1.Pod) error {
+	err := retry.OnError(retry.DefaultBackoff, busy, func() error {
+		_, err := s.kube.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		return client.IgnoreAlreadyExists(err)
+	})
+	if err != nil {
+		return fmt.Errorf("creating pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+func busy(err error) bool {
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
+}
+
 // placed returns a pod on a copied node.
 func (s *system) placed(i int, node string) *corev1.Pod {
-	pod := sandbox.Pods(fmt.Sprintf("app-%d", i%apps), 1, placedCPU, placedMemory, func(_ int, p *corev1.Pod) {
+	cpu, memory := fmt.Sprintf("%dm", placedCPU/s.set.podsPerNode), fmt.Sprintf("%dMi", placedMemory/s.set.podsPerNode)
+	pod := sandbox.Pods(fmt.Sprintf("app-%d", i%apps), 1, cpu, memory, func(_ int, p *corev1.Pod) {
 		p.Name = fmt.Sprintf("app-%d-%d", i%apps, i/apps)
 		p.Namespace = namespace
 		p.Spec.NodeName = node

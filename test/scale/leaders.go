@@ -76,8 +76,7 @@ func (s *system) change(ctx context.Context, how string, leader, standby *cluste
 	} else {
 		leader.Stop()
 	}
-	_, bound, _ := seen.Count(forLoad)
-	first, err := seen.Until(ctx, forLoad, bound+1, standby.Failed)
+	first, err := firstSeen(ctx, seen, time.Now(), standby)
 	if err != nil {
 		return c, err
 	}
@@ -93,4 +92,21 @@ func (s *system) change(ctx context.Context, how string, leader, standby *cluste
 	c.first, c.all, c.cpu, c.standby, c.leading = first.Sub(begun), last.Sub(begun), is.CPU-was.CPU, float64(was.Resident), float64(is.Resident)
 	standalone.Say("the leader was %s: the first pod was bound after %s, all that waited after %s", how, c.first.Round(10*time.Millisecond), c.all.Round(10*time.Millisecond))
 	return c, nil
+}
+
+// firstSeen returns when the first of the pods was bound that came since a time: only the new leader can have done that.
+func firstSeen(ctx context.Context, seen *load.Bindings, since time.Time, standby *cluster.SchedulerProcess) (time.Time, error) {
+	for {
+		if bound := seen.Between(forLoad, since, time.Now()); len(bound) > 0 {
+			return bound[0].Bound, nil
+		}
+		if err := standby.Failed(); err != nil {
+			return time.Time{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return time.Time{}, context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -266,11 +267,16 @@ func (s *system) burst(ctx context.Context, scheduler *cluster.SchedulerProcess,
 	defer cancel()
 	_, bound, _ := seen.Count(forBurst)
 	launched, begun := len(s.EC2.Instances()), time.Now()
+	group, creating := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
 	for i := range burstShapes {
 		n := (s.set.burst + burstShapes - 1 - i) / burstShapes
-		if err := s.Create(ctx, sandbox.Pods(fmt.Sprintf("burst-%d-%d", at.nodes, i), n, fmt.Sprintf("%dm", 900+50*i), "1536Mi", labelled(forBurst), spread(i))...); err != nil {
-			return err
+		for _, pod := range sandbox.Pods(fmt.Sprintf("burst-%d-%d", at.nodes, i), n, fmt.Sprintf("%dm", 900+50*i), "1536Mi", labelled(forBurst), spread(i)) {
+			group.Go(func() error { return s.createPod(creating, pod.(*corev1.Pod)) })
 		}
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	created := time.Since(begun)
 	last, err := seen.Until(ctx, forBurst, bound+s.set.burst, func() error { return s.failed(scheduler) })

@@ -51,7 +51,7 @@ func readFlags(flags *flag.FlagSet, args []string) (*settings, error) {
 	flags.StringVar(&s.parts, "parts", apiServer+","+memory, "which parts, separated by commas")
 	flags.Var(&s.nodes, "nodes", "numbers of nodes of the part api-server, separated by commas")
 	flags.Var(&s.memoryNodes, "memory-nodes", "those of the part memory")
-	flags.IntVar(&s.podsPerNode, "pods-per-node", 10, "bound pods of a node, at most 10")
+	flags.IntVar(&s.podsPerNode, "pods-per-node", 10, "bound pods of a node, which fill it")
 	flags.Float64Var(&s.perSec, "rate", 30, "pods created per second in the part api-server")
 	flags.Float64Var(&s.memoryPerSec, "memory-rate", 100, "those in the part memory")
 	flags.DurationVar(&s.life, "life", 30*time.Second, "how long each of these pods lives")
@@ -64,8 +64,8 @@ func readFlags(flags *flag.FlagSet, args []string) (*settings, error) {
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	if s.podsPerNode < 1 || s.podsPerNode > 10 {
-		return nil, errors.New("-pods-per-node: want a number from 1 to 10")
+	if s.podsPerNode < 1 || s.podsPerNode > 15 {
+		return nil, errors.New("-pods-per-node: want a number from 1 to 15")
 	}
 	if s.burst < 1 {
 		return nil, errors.New("-burst: want a positive number")
