@@ -79,8 +79,8 @@ type Offer struct {
 	Price float64
 	// PriceOverlaid: a NodeOverlay has set or changed the price, so that it is not what the cloud asks for.
 	PriceOverlaid bool
-	// Available is false while the offering is remembered as unavailable. Unsettled: it is spot capacity that was unavailable a short time ago,
-	// and may be so again. Leaving: the cloud has recommended a short time ago to leave such capacity, so others are preferred.
+	// Available is false while the offering is remembered as unavailable. Unsettled: it was unavailable a short time ago, and may be so again,
+	// so nodes that nobody waits for are not launched in it. Leaving: the cloud has recommended a short time ago to leave such capacity, so others are preferred.
 	Available, Unsettled, Leaving bool
 	// ReservationID and Remaining are set for reserved offerings; Remaining is how many instances the capacity reservation has left.
 	ReservationID string

@@ -112,7 +112,7 @@ func (r *podRules) restart(k *knownPod) *time.Duration {
 func (r *podRules) unmovable(bound []*knownPod, now time.Time) *consolidation.Kept {
 	for _, k := range bound {
 		if why := r.fixed(k, now); why != "" {
-			return &consolidation.Kept{Kind: consolidation.Unmovable, Pod: refOf(k.Pod), Message: why}
+			return &consolidation.Kept{Kind: consolidation.Unmovable, Pod: capacity.RefOf(k.Pod), Message: why}
 		}
 	}
 	return nil
@@ -146,7 +146,7 @@ func (r *podRules) blocked(bound []*knownPod, now time.Time) *consolidation.Kept
 				return by
 			}
 		case ask.Err != nil:
-			return &consolidation.Kept{Kind: consolidation.Surge, Pod: refOf(k.Pod), Name: ask.Deployment.String(), Message: ask.Err.Error()}
+			return &consolidation.Kept{Kind: consolidation.Surge, Pod: capacity.RefOf(k.Pod), Name: ask.Deployment.String(), Message: ask.Err.Error()}
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (r *podRules) unevictable(bound []*knownPod, now time.Time) *consolidation.
 			continue
 		}
 		if name := r.budgets.Blocking(k.Pod, k.covering); name != "" {
-			return &consolidation.Kept{Kind: consolidation.BlockedByPDB, Pod: refOf(k.Pod), Name: name}
+			return &consolidation.Kept{Kind: consolidation.BlockedByPDB, Pod: capacity.RefOf(k.Pod), Name: name}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -48,16 +49,24 @@ func (u *usedNodes) all(s *cluster, occupied func(*candidate, time.Time) *consol
 			return nil, err
 		}
 		x := u.candidate(m, bound, now)
-		if x.Ending, err = u.ending(m, now); err != nil {
+		if x.Ending, err = u.endsSoon(m, now); err != nil {
 			return nil, err
 		}
-		if busy := occupied(m, now); busy != nil {
-			x.Blocked = busy
-		}
+		x.Blocked = cmp.Or(occupied(m, now), x.Blocked)
 		out = append(out, x)
 	}
 	u.rules.end()
 	return out, nil
+}
+
+// endsSoon reports whether the node has to end so soon, or is empty and will soon be removed for that, that no pods are to be moved there.
+func (u *usedNodes) endsSoon(m *candidate, now time.Time) (bool, error) {
+	yes, err := u.ending(m, now)
+	if yes || err != nil || u.rollOuts.dryRun || !budgets.Any(m.pool.Spec.Disruption.Budgets, u.rollOuts.clock, karpv1.DisruptionReasonEmpty) {
+		return yes, err
+	}
+	d, err := u.emptiness.decide(m, now)
+	return d != nil && d.at.Sub(now) < time.Hour, err
 }
 
 // candidate returns one candidate, apart from what else is being done to its node.
@@ -85,7 +94,7 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 		}
 		switch {
 		case class != nil:
-			out.Pods = append(out.Pods, consolidation.Pod{Ref: refOf(k.Pod), Class: class, Owner: objects.Controller(k.Pod), Cost: pods.Cost(k.Pod), Restart: u.rules.restart(k)})
+			out.Pods = append(out.Pods, consolidation.Pod{Ref: capacity.RefOf(k.Pod), Class: class, Owner: objects.Controller(k.Pod), Cost: pods.Cost(k.Pod), Restart: u.rules.restart(k)})
 		case !objects.Ended(k.Pod) && !pods.Terminating(k.Pod) && !pods.Daemon(k.Pod) && !pods.Mirror(k.Pod):
 			out.OtherPods += max(0, pods.Cost(k.Pod))
 		}
@@ -118,7 +127,7 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 	if by := protection(m, bound, now, drifted); by != nil {
 		k := &consolidation.Kept{Kind: consolidation.Protected, Name: by.annotation, Until: by.until}
 		if by.pod != nil {
-			k.Pod = refOf(by.pod)
+			k.Pod = capacity.RefOf(by.pod)
 		}
 		return k
 	}
@@ -147,8 +156,4 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 		return k
 	}
 	return u.rules.blocked(known, now)
-}
-
-func refOf(p *corev1.Pod) capacity.PodRef {
-	return capacity.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 }

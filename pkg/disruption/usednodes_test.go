@@ -282,7 +282,7 @@ func TestCandidate(t *testing.T) {
 	want := []consolidation.Candidate{
 		{Node: "node-a", Pool: "default", Price: 0.25, CapacityType: "spot", CreatedAt: epoch.Add(-time.Hour), Drain: time.Minute, // two rounds of the budget
 			Pods: []consolidation.Pod{pod("costless", 0, time.Minute), pod("slow", 2, time.Hour), pod("web-0", 1, time.Minute), pod("web-1", 1, time.Minute), pod("web-2", 1, time.Minute)}},
-		{Node: "node-b", Pool: "default", Price: math.NaN(), Blocked: &consolidation.Kept{Kind: consolidation.Disrupting}},
+		{Node: "node-b", Pool: "default", Price: math.NaN(), Blocked: &consolidation.Kept{Kind: consolidation.Disrupting}, Ending: true},
 	}
 	if diff := cmp.Diff(want, p.asked[0].Candidates, cmpopts.EquateNaNs(), cmpopts.IgnoreFields(consolidation.Kept{}, "Message"), cmpopts.IgnoreUnexported(capacity.Class{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("candidates (-want +got):\n%s", diff)
@@ -307,7 +307,22 @@ func TestEndingNodes(t *testing.T) {
 			})
 			w.clock.Step(23*time.Hour - 5*time.Minute)
 		}, false},
-		"is interrupted": {func(w *world) { w.interrupted("a", epoch.Add(10*time.Minute), capacity.MaintenanceScheduled) }, true},
+		"is empty":               {func(w *world) { w.unbind("web-a") }, true},
+		"is empty, in a dry run": {func(w *world) { w.dryRun(); w.unbind("web-a") }, false},
+		"is empty, for a long time": {func(w *world) {
+			w.changePool(func(p *karpv1.NodePool) {
+				p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("12h")
+			})
+			w.unbind("web-a")
+		}, false},
+		"is empty, and may be": {func(w *world) {
+			w.changePool(func(p *karpv1.NodePool) {
+				p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionReasonEmpty}}}
+			})
+			w.unbind("web-a")
+		}, false},
+		"is empty, with capacity for a buffer": {func(w *world) { w.chunks["node-a"] = true; w.unbind("web-a") }, false},
+		"is interrupted":                       {func(w *world) { w.interrupted("a", epoch.Add(10*time.Minute), capacity.MaintenanceScheduled) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, p := consolidating(t)

@@ -14,7 +14,7 @@ import (
 const (
 	// notJoinedFor is how long an offering is unavailable to a node class after an instance of both has not become a node in time.
 	notJoinedFor = 15 * time.Minute
-	// settlesAfter is for how long spot capacity that was unavailable has to be available again until nodes that do without it are replaced.
+	// settlesAfter is for how long capacity that was unavailable has to be available again until nodes are launched in it that nobody waits for.
 	settlesAfter = 30 * time.Minute
 	// leavingFor is how long an offering is less liked after EC2 has recommended to leave it.
 	leavingFor = time.Hour
@@ -55,7 +55,7 @@ func New(c clock.PassiveClock, ttl time.Duration, changed func()) *Memory {
 // State is the content of a Memory at one moment; immutable.
 type State struct {
 	until map[Scope]time.Time // without capacity
-	// settles is, for spot capacity that was unavailable, when it will have been available for long enough. leaving is what EC2 recommends
+	// settles is, for capacity that was unavailable, when it will have been available for long enough. leaving is what EC2 recommends
 	// to leave, and for how long that counts.
 	settles, leaving map[Scope]time.Time
 	notJoined        map[Scope]time.Time // of which instances have not become nodes, by node class
@@ -85,9 +85,7 @@ func (e *Memory) Add(scopes ...Scope) {
 	e.change(func(x *State, now time.Time) {
 		for _, s := range scopes {
 			extend(x.until, s, now.Add(e.ttl))
-			if s.CapacityType == capacity.CapacityTypeSpot {
-				extend(x.settles, s, now.Add(e.ttl+settlesAfter))
-			}
+			extend(x.settles, s, now.Add(e.ttl+settlesAfter))
 		}
 	})
 	e.changed()
@@ -166,7 +164,7 @@ func (x *State) Has(capacityType, instanceType, zone, group string) bool {
 	return within(x.until, capacityType, instanceType, zone, group)
 }
 
-// Unsettled reports likewise whether it is spot capacity that was unavailable within the last half hour.
+// Unsettled reports likewise whether its capacity was unavailable within the last half hour.
 func (x *State) Unsettled(capacityType, instanceType, zone, group string) bool {
 	return within(x.settles, capacityType, instanceType, zone, group)
 }

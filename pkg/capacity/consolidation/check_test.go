@@ -150,6 +150,9 @@ func (w *world) checkRule(m *Move, o capacity.Offer) {
 		if c.Forced == RebalanceRecommended && (!spot || !lasting) {
 			w.t.Errorf("%s leaves its spot capacity for %+v", n, o)
 		}
+		if m.Reason == Underutilized && !lasting && o.CapacityType != capacity.CapacityTypeReserved {
+			w.t.Errorf("%s is replaced by %+v, which was unavailable a short time ago", n, o)
+		}
 		if m.Reason == Underutilized && !c.ReturnsAt.IsZero() && spot && (!lasting || w.options.Now.Before(c.ReturnsAt)) {
 			w.t.Errorf("%s, which may return at %s, returns to %+v", n, c.ReturnsAt, o)
 		}

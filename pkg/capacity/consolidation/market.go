@@ -21,6 +21,7 @@ type market struct {
 	sold   []packing.Candidate
 	// left is what is left of pool limits and capacity reservations.
 	left    []int64
+	settled bool // see settle
 	bound   float64
 	memory  *memory
 	scratch []int64
@@ -147,7 +148,7 @@ func (m *market) order() []string {
 		k := &m.kinds.all[i]
 		k.may = packing.NewBits(len(m.offers))
 		for j, b := range m.offers {
-			if k.all.Has(b) {
+			if k.all.Has(b) && (!m.settled || m.allowed(rule{settled: true}, b)) {
 				k.may.Set(j)
 			}
 		}
@@ -168,6 +169,13 @@ func (m *market) order() []string {
 	return keys
 }
 
+// settle leaves out the offers that were unavailable a short time ago, for the nodes that needn't be emptied. What pods are worth stays the same.
+func (m *market) settle() {
+	if m.settled = slices.ContainsFunc(m.offers, func(b int) bool { return !m.allowed(rule{settled: true}, b) }); m.settled {
+		m.identify(m.order())
+	}
+}
+
 // value sets what pods are worth, and gives kinds their ids. Packings use what pods are worth, so kinds with these keys have an id of their
 // own for each such value.
 func (m *market) value(keys []string) {
@@ -184,6 +192,14 @@ func (m *market) value(keys []string) {
 			k.floor = floors[i]
 			m.bound += k.floor * float64(k.count)
 		}
+	}
+	m.identify(keys)
+}
+
+// identify gives kinds their ids, once it is known what they are worth.
+func (m *market) identify(keys []string) {
+	for i := range m.kinds.all {
+		k := &m.kinds.all[i]
 		key := binary.LittleEndian.AppendUint64([]byte(keys[i]), math.Float64bits(k.value))
 		key = binary.LittleEndian.AppendUint64(key, math.Float64bits(k.floor))
 		id, ok := m.memory.ids[string(key)]

@@ -27,7 +27,8 @@ const (
 //
 //  1. The view becomes numbers: pods by kind, nodes, offers, and what a pod of each kind is worth.
 //  2. Empty nodes are removed, and nodes that have to go are emptied, whatever that costs.
-//  3. The other nodes are emptied in the plan, one at a time, in order of what that saves per disruption, as long as that is worth it.
+//  3. The other nodes are emptied in the plan, one at a time, in order of what that saves per disruption, as long as that is worth it. New
+//     nodes are bought only of offers that have been available for a while.
 //  4. Where moves cost nothing, several nodes are replaced together.
 //  5. Nodes that can't go yet are emptied in the plan likewise, so that it is known what waiting costs.
 //  6. The plan's steps become moves, and those are proposed that are due and that the budgets allow.
@@ -52,6 +53,7 @@ func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Option
 		s.emptyForced()
 		s.settle()
 	}
+	c.market.settle()
 	s.plan.r = newReceivers(c, c.receiverOrder())
 	s.plan.most = s.together(s.now, mostPaying)
 	if len(s.free) == len(s.now) {

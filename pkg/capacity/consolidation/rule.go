@@ -19,7 +19,8 @@ const (
 
 // rule is what may be bought in place of some nodes, apart from what their pods allow.
 type rule struct {
-	// settled: of spot capacity only what has been available for a while. leaves: only such spot capacity, and reserved capacity.
+	// settled: only capacity that has been available for a while. A launch in other capacity is likelier to be refused, and if it is one of
+	// several for a move, the others are launched in vain. leaves: only spot capacity of that kind, and reserved capacity.
 	settled, leaves bool
 }
 
@@ -28,7 +29,7 @@ func (c *cluster) ruleOf(from []int32) (r rule) {
 	for _, at := range from {
 		if x := c.nodes[at].c; x != nil {
 			r.leaves = r.leaves || x.Forced == RebalanceRecommended
-			r.settled = r.settled || !x.ReturnsAt.IsZero()
+			r.settled = r.settled || x.Forced == "" || !x.ReturnsAt.IsZero()
 		}
 	}
 	return r
@@ -47,8 +48,8 @@ func (r rule) allows(o *capacity.Offer) bool {
 	switch {
 	case o.CapacityType == capacity.CapacityTypeReserved:
 		return true
-	case o.CapacityType != capacity.CapacityTypeSpot:
-		return !r.leaves
+	case o.CapacityType != capacity.CapacityTypeSpot && r.leaves:
+		return false
 	}
 	return !r.leaves && !r.settled || !o.Unsettled && !o.Leaving
 }

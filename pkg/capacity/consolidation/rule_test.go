@@ -49,6 +49,53 @@ func (w *world) used(p *capacity.Pool, capacityType string, change func(*Candida
 	change(c)
 }
 
+// A node is not emptied to save money if that needs capacity which was refused a short time ago: it may be refused again. A node that has to go
+// doesn't wait for that.
+func TestMovesNeedSettledCapacity(t *testing.T) {
+	od := func(change ...func([]*capacity.InstanceType)) *capacity.Pool {
+		types := testTypes()
+		for _, f := range change {
+			f(types)
+		}
+		return testPool("default", "on-demand", types)
+	}
+	for name, tc := range map[string]struct {
+		pool     *capacity.Pool
+		forced   Reason
+		want     int // moves
+		may, not string
+	}{
+		"all is settled":         {pool: od(), want: 1, may: "c.4"},
+		"another type":           {pool: od(marking("on-demand", unsettled, "c.4/a", "c.4/b")), want: 1, may: "m.4", not: "c.4"},
+		"nothing is":             {pool: od(marking("on-demand", unsettled))},
+		"nothing is, it drifted": {pool: od(marking("on-demand", unsettled)), forced: Drifted, want: 1, may: "c.4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.pool).free()
+			w.add(tc.pool, "c.16", classOf(t, testPod("x", 3000, 4096)), 1)
+			w.candidates[0].Forced, w.candidates[0].ForcedAt = tc.forced, noon
+			policy := w.options.Pools["default"]
+			policy.Budgets = map[Reason]int{Drifted: 1, Underutilized: 1}
+			w.options.Pools["default"] = policy
+			p := w.propose()
+			if len(p.Moves) != tc.want {
+				t.Fatalf("moves %+v, kept %+v", p.Moves, p.Kept)
+			}
+			types := map[string]bool{}
+			for _, m := range p.Moves {
+				for _, n := range m.New {
+					for _, o := range n.Offers {
+						types[o.Type.Name] = true
+					}
+				}
+			}
+			if tc.may != "" && !types[tc.may] || types[tc.not] {
+				t.Errorf("it may become %v", types)
+			}
+		})
+	}
+}
+
 // A node whose capacity EC2 recommends to leave is replaced by other spot capacity that may last longer, however little it saves, and by
 // nothing else.
 func TestRebalance(t *testing.T) {
