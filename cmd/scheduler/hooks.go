@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -147,6 +148,22 @@ func taintsOf(nodes corelisters.NodeLister) func(name string) []corev1.Taint {
 			return append(slices.Clip(node.Spec.Taints), cordoned)
 		}
 		return node.Spec.Taints
+	}
+}
+
+// drained returns a func that returns the names of the Nodes that are being emptied.
+func drained(nodes corelisters.NodeLister) func() []string {
+	return func() (out []string) {
+		all, err := nodes.List(labels.Everything())
+		if err != nil {
+			return nil
+		}
+		for _, n := range all {
+			if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == capacity.TaintDisrupted }) {
+				out = append(out, n.Name)
+			}
+		}
+		return out
 	}
 }
 

@@ -124,7 +124,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 		spending.Config{NewImageNodes: *args.NewImageNodes, Budget: spending.Budget{DollarsPerHour: args.MaxDollarsPerHour, LaunchesPerMinute: args.MaxLaunchesPerMinute}},
 		spending.Parts{Clock: d.clock, Records: p.store, Owners: owners, Pending: p.pending, Types: p.provider.InstanceTypes,
 			Nodes: spending.Nodes{Taints: taintsOf(cc.InformerFactory.Core().V1().Nodes().Lister()), Pods: boundTo,
-				Pool: poolOf(cc.InformerFactory.Core().V1().Nodes().Lister(), d.cloud.nodeClass.Label())}})
+				Pool: poolOf(cc.InformerFactory.Core().V1().Nodes().Lister(), d.cloud.nodeClass.Label()), Drained: drained(cc.InformerFactory.Core().V1().Nodes().Lister())}})
 	if err := p.spending.Changes.Watch(cc.InformerFactory); err != nil {
 		return err
 	}

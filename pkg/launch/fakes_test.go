@@ -76,6 +76,7 @@ type world struct {
 	handed            []*capacity.Claim // claims returned by Create: shared, as those of the store are
 	memory            time.Duration     // how long the cloud remembers unavailable offerings; zero: it knows the true capacity
 	gone              map[string]bool   // types remembered as unavailable
+	drained           []string          // nodes that are being emptied
 	lag               time.Duration     // how long it takes until the cloud shows a new instance
 	seq               int
 	// maxInFlight is how many claims may be in flight; zero: 100.
@@ -129,7 +130,7 @@ func (w *world) build() {
 	var guarding *spending.Guard
 	if w.budget != nil {
 		guarding = spending.New(*w.budget, spending.Parts{Clock: w.clock, Records: w, Owners: owners, Pending: pods, Types: w.InstanceTypes,
-			Nodes: spending.Nodes{Taints: func(string) []corev1.Taint { return nil }, Pods: w.PodsOn, Pool: func(string) string { return "" }}})
+			Nodes: spending.Nodes{Taints: func(string) []corev1.Taint { return nil }, Pods: w.PodsOn, Pool: func(string) string { return "" }, Drained: func() []string { return w.drained }}})
 	}
 	w.informers, w.namespaces = f, f.Core().V1().Namespaces().Informer().GetStore()
 	w.parts = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{

@@ -280,9 +280,11 @@ func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1
 		return
 	}
 	for _, r := range rejected {
+		if f.spending.RejectedByFilters(c.Name, f.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false) {
+			continue // they run again in the pod's own scheduling cycle
+		}
 		klog.FromContext(ctx).V(2).Info("The filters refuse a planned pod on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)
-		f.spending.RejectedByFilters(c.Name, f.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false)
 		f.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Replan(refs[r.Step].UID, c.Name, r.Plugin+": "+r.Reason, now)
 		})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -127,5 +128,51 @@ func TestAnInstanceThatIsOvertakenBeforeItIsANode(t *testing.T) {
 		if refused != i+1 {
 			t.Fatalf("the filters have refused %d instances, want %d", refused, i+1)
 		}
+	}
+}
+
+// A move empties a node with pods of a workload whose pods are spread, one after the other. What is planned meanwhile counts on the places that are
+// reserved for those that have yet to leave; the filters count them where they are. The refusal is no verdict on the instance, and nothing else
+// is bought for its pod.
+func TestAnInstanceWhosePodsAreRefusedDuringAMove(t *testing.T) {
+	for _, tt := range []struct {
+		name, plugin string
+		on           []string // drained nodes
+		want         int      // pods that are planned anew
+	}{
+		{"a spread, and pods that have yet to leave", "PodTopologySpread", []string{"old"}, 0},
+		{"affinity, and pods that have yet to leave", "InterPodAffinity", []string{"old"}, 0},
+		{"a spread, and nothing is emptied", "PodTopologySpread", nil, 1},
+		{"a spread, and others have yet to leave", "PodTopologySpread", []string{"another"}, 1},
+		{"resources", "NodeResourcesFit", []string{"old"}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, clock := guarded(t, spending.Config{})
+			w.submit(2)
+			leaving := w.pod(1)
+			leaving.Spec.NodeName = "old"
+			w.otherPods, w.drained = map[string][]*corev1.Pod{"old": {leaving}}, tt.on
+			class, err := w.pending.Classes.Class(w.pod(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			workload := w.spending.WorkloadOf(w.pod(0))
+			w.rejects = func(capacity.Trial) []capacity.Rejection {
+				return []capacity.Rejection{{Step: 0, Plugin: tt.plugin, Reason: "no"}}
+			}
+			c := &capacity.Claim{Name: "c", UID: "c", Pool: "pool", NodeClass: "class", CreatedAt: clock.Now(), Launched: true,
+				Purchase: &guard.Purchase{Round: "r", Workloads: []guard.Workload{workload}}}
+			w.spending.Buy(c, nil, map[types.UID]guard.Workload{w.pod(0).UID: workload})
+			w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+				l.AddNode(c.Name, &capacity.Node{Name: c.Name}, nil, true, now)
+				l.Commit("plan", []capacity.Placement{{Class: class, Pod: capacity.RefOf(w.pod(0)), Node: c.Name}}, now)
+			})
+			clock.Step(time.Second)
+			before := len(w.queued())
+			w.parts.finisher.refilter(t.Context(), c, w.NodeFor(c, capacity.Instance{NodeName: "n", ProviderID: "aws:///a/i"}, nil))
+			if got := len(w.queued()) - before; got != tt.want {
+				t.Errorf("%d pods are planned anew, want %d", got, tt.want)
+			}
+		})
 	}
 }

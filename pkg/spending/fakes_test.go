@@ -38,6 +38,7 @@ type purse struct {
 	written    int      // records
 	pending    *pending.Pods
 	daemonSets []*appsv1.DaemonSet
+	drained    []string
 }
 
 func newPurse(t *testing.T, cfg Config) *purse {
@@ -52,7 +53,7 @@ func (p *purse) restart(cfg Config) {
 	p.pending = pending.New(pending.Config{Schedulers: []string{"s"}}, reservations.New(p.clock), pending.NewClasses(f))
 	p.Guard = New(cfg, Parts{Clock: p.clock, Records: p, Owners: pending.NewOwners(f), Pending: p.pending, Nodes: Nodes{
 		Taints: func(node string) []corev1.Taint { return p.tells[node] }, Pods: func(node string) []*corev1.Pod { return p.seen[node] },
-		Pool: func(node string) string { return map[bool]string{true: "pool"}[strings.HasPrefix(node, "node-")] }}})
+		Pool: func(node string) string { return map[bool]string{true: "pool"}[strings.HasPrefix(node, "node-")] }, Drained: func() []string { return p.drained }}})
 	p.state.breakers.Recovered(p.clock.Now())
 }
 

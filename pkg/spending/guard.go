@@ -44,6 +44,8 @@ type Nodes struct {
 	Pods   func(node string) []*corev1.Pod
 	// Pool returns the node pool of a node of ours; "": it is not ours, or has none.
 	Pool func(node string) string
+	// Drained returns the names of the Nodes that Dovetail is emptying.
+	Drained func() []string
 }
 
 // Parts are the neighbours of a Guard.

@@ -16,8 +16,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
-// pluginSpread is the name of the scheduler's filter that counts pods by topology domain (k8s.io/kubernetes, plugins/names).
-const pluginSpread = "PodTopologySpread"
+// The scheduler's filters that look at the pods of other nodes (k8s.io/kubernetes, plugins/names).
+const (
+	pluginSpread   = "PodTopologySpread"
+	pluginAffinity = "InterPodAffinity"
+)
 
 // Pods returns the handler for the scheduler's pod informer: it watches what becomes of pods on our instances.
 func (g *Guard) Pods() cache.ResourceEventHandler {
@@ -226,6 +229,17 @@ func (n Nodes) drained(node string) bool {
 	return slices.ContainsFunc(n.Taints(node), func(t corev1.Taint) bool { return t.Key == capacity.TaintDisrupted })
 }
 
+// willMove reports whether a filter refuses a pod for a reason that is about to change: it counts other nodes' pods, and pods of the same workload
+// are still on nodes that are being emptied. A plan counts on the places that are reserved for them.
+func (s *state) willMove(w guard.Workload, plugin string) bool {
+	if plugin != pluginSpread && plugin != pluginAffinity {
+		return false
+	}
+	return slices.ContainsFunc(s.nodes.Drained(), func(node string) bool {
+		return slices.ContainsFunc(s.nodes.Pods(node), func(p *corev1.Pod) bool { return !objects.Ended(p) && s.workloads.of(p) == w })
+	})
+}
+
 // throw counts a pod that was evicted or rejected.
 func (s *state) throw(b *instance, w guard.Workload, pod *corev1.Pod, f *guard.Fault, now time.Time) {
 	// The controller may be one of many that a workload has, or there may be none that says how many its pods are together.
@@ -243,18 +257,19 @@ func WaitedInVain(w guard.Workload, reason string) guard.Fault {
 }
 
 // RejectedByFilters records that a pod that was planned on a claim's node did not pass the scheduler's filters once its instance was there.
-// beside: other pods are there, whether the informer shows them yet or not.
-func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, beside bool) {
+// beside: other pods are there, whether the informer shows them yet or not. soon: the filter is about to change its mind.
+func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, beside bool) (soon bool) {
 	if g == nil || pod == nil {
-		return
+		return false
 	}
 	w := g.WorkloadOf(pod)
+	soon = g.state.willMove(w, plugin)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := &g.state
 	b := s.instances.byClaim[claim]
 	if b == nil || b.over {
-		return
+		return soon
 	}
 	now := g.clock.Now()
 	f := guard.Fault{Cause: "filter", Workloads: []guard.Workload{w}, Message: "pods that were planned there can't run there: " + reason}
@@ -267,12 +282,13 @@ func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason 
 	}
 	switch {
 	case beside || b.hasOtherPods():
-		return
+		return soon
 	case s.breakers.Served(claim): // a probe that works for other workloads
 		s.breakers.Fail(claim, f, now)
-		return
+		return soon
 	}
-	// Pods of the workload have come or gone, or a domain that the spread counted is gone.
-	f.Overtaken = s.recent.moved[w].After(b.at) || plugin == pluginSpread && s.recent.nodeGone.After(b.at)
+	// Pods of the workload have come or gone, or are about to, or a domain that the spread counted is gone.
+	f.Overtaken = soon || s.recent.moved[w].After(b.at) || plugin == pluginSpread && s.recent.nodeGone.After(b.at)
 	b.thrown = append(b.thrown, f)
+	return soon
 }

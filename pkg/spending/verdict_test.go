@@ -249,6 +249,37 @@ func TestRefusedAfterANodeHasLeft(t *testing.T) {
 	}
 }
 
+// Pods of the workload are still on a node that is being emptied when a pod is refused: a spread or an affinity between pods counts them there, the
+// plan counted on the places that are reserved for them.
+func TestRefusedWhilePodsLeave(t *testing.T) {
+	failed := func(plugin string) string { return "failed: node pool pool, d ReplicaSet/web: filter " + plugin }
+	for _, tc := range []struct {
+		plugin string
+		change func(*corev1.Pod) // of the pod on the node that is being emptied
+		want   string
+	}{
+		{plugin: "PodTopologySpread", want: "neither"},
+		{plugin: "InterPodAffinity", want: "neither"},
+		{plugin: "NodeResourcesFit", want: failed("NodeResourcesFit")},
+		{plugin: "PodTopologySpread", change: phase(corev1.PodSucceeded), want: failed("PodTopologySpread")},
+		{plugin: "PodTopologySpread", change: func(p *corev1.Pod) { p.OwnerReferences[0].Name, p.OwnerReferences[0].UID = "another", "another" }, want: failed("PodTopologySpread")},
+	} {
+		p := newPurse(t, Config{})
+		pod, old := p.pod("p", ""), p.pod("old", "elsewhere")
+		if tc.change != nil {
+			tc.change(old)
+		}
+		p.seen["elsewhere"], p.drained = []*corev1.Pod{old}, []string{"elsewhere"}
+		p.buys("c", pod)
+		p.clock.Step(time.Second)
+		p.RejectedByFilters("c", pod, tc.plugin, "no", false)
+		p.Ended("c", true)
+		if got := p.verdict("c"); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.plugin, got, tc.want)
+		}
+	}
+}
+
 // A probe that was refused because of changes after its plan gives no verdict: another one is bought a minute later, and three in a row
 // count as one failure. All other refusals of a probe are failures.
 func TestProbesThatAreOvertaken(t *testing.T) {
