@@ -27,8 +27,8 @@ const (
 	// settleTime is how long it may take afterwards until everything is consistent: longer than any deadline of the product. A node
 	// that never registers takes one of them; all that boot after the faults have stopped register.
 	settleTime = 45 * time.Minute
-	// pauseTime is added to that if launches were paused because probes failed, or before the first probe: the length of the third pause after instances that
-	// never registered.
+	// pauseTime is added to that if launches were paused because probes failed: the length of the third pause after instances that never
+	// registered. Before the first probe it is as long as the product says that this one waits.
 	pauseTime = time.Hour
 	// steady is how long everything must then stay consistent.
 	steady = time.Minute

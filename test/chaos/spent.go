@@ -38,8 +38,8 @@ type spent struct {
 	failed []*bought
 	wanted map[string]time.Time // by app: when a user last deleted a pod of it
 	paused []string             // texts of events about breakers whose probe failed
-	// delayed: a breaker opened whose first probe had to wait.
-	delayed bool
+	// delayed is for how long the first probe of a breaker had to wait, at most.
+	delayed time.Duration
 	// ended are claims whose instances users or the cloud have terminated.
 	ended map[string]bool
 }
@@ -237,8 +237,13 @@ func (c *checker) hears(body []byte) {
 	case "ProbeFailed":
 		c.spent.paused = append(c.spent.paused, said)
 	case "LaunchesPaused":
-		at := openedText.FindStringSubmatch(said)
-		c.spent.delayed = c.spent.delayed || at != nil && at[1] != at[2]
+		if at := openedText.FindStringSubmatch(said); at != nil {
+			since, err := time.Parse(time.RFC3339, at[1])
+			from, err2 := time.Parse(time.RFC3339, at[2])
+			if err == nil && err2 == nil {
+				c.spent.delayed = max(c.spent.delayed, from.Sub(since))
+			}
+		}
 	}
 }
 
@@ -249,10 +254,10 @@ var openedText = regexp.MustCompile(`paused since ([^ ;]+); one machine is tried
 func (c *checker) patience() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.spent.paused) > 0 || c.spent.delayed {
+	if len(c.spent.paused) > 0 {
 		return settleTime + pauseTime
 	}
-	return settleTime
+	return settleTime + min(c.spent.delayed, pauseTime)
 }
 
 // ends records whose instance it is when users or the cloud delete a Node, an instance or a claim.

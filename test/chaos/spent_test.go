@@ -17,7 +17,7 @@ func TestPauseTakesPatience(t *testing.T) {
 		want   time.Duration
 	}{
 		"the first probe is launched at once": {"LaunchesPaused", at, settleTime},
-		"the first probe waits":               {"LaunchesPaused", at.Add(15 * time.Minute), settleTime + pauseTime},
+		"the first probe waits":               {"LaunchesPaused", at.Add(15 * time.Minute), settleTime + 15*time.Minute},
 		"a probe has failed":                  {"ProbeFailed", at.Add(15 * time.Minute), settleTime + pauseTime},
 		"launches are resumed":                {"LaunchesResumed", at, settleTime},
 	} {
