@@ -222,6 +222,8 @@ func TestWrongValues(t *testing.T) {
 		"image.digest=latest":                            "/image/digest",
 		"logLevel=verbose":                               "/logLevel",
 		"extraArgs[0]=v":                                 "/extraArgs/0",
+		"extraArgs[0]=--config=/etc/scheduler.yaml":      "extraArgs: --config=/etc/scheduler.yaml would replace",
+		"extraArgs[0]=--kubeconfig":                      "extraArgs: --kubeconfig would replace",
 		"nodePools[0].name=default":                      "/nodePools/0",
 		"schedulerName=dovetail-scheduler":               "schedulerName: dovetail-scheduler is Dovetail's own profile",
 		"serviceAccount.create=false":                    "serviceAccount.name: required",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -110,6 +111,58 @@ func TestDocumentedCommands(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-zA-Z.]+)`").FindAllStringSubmatch(string(page), -1) {
 		if _, err := render(t, release{}, m[1]+"=true"); err != nil {
 			t.Errorf("%s: %v", m[1], err)
+		}
+	}
+}
+
+// Who installs without helm gets files without a placeholder, from the commands of the page, as often as they are run.
+func TestWithoutHelm(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Without helm\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := regexp.MustCompile(`(?m)^    mkdir -p bin/manifests\n(?:    .*\n)*`).FindAllString(section, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks make files, want 2: beside the scheduler, and in its place", len(blocks))
+	}
+	for i, block := range blocks {
+		block, _, _ = strings.Cut(block, "    kubectl")
+		made := filepath.Join(t.TempDir(), "manifests")
+		run := func(env ...string) error {
+			cmd := exec.Command("bash", "-euo", "pipefail", "-c", strings.ReplaceAll(block, "bin/manifests", made))
+			cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+			return err
+		}
+		if err := run("CLUSTER=blue", "REGION=us-west-2", "REPOSITORY="); err == nil || !strings.Contains(err.Error(), "REPOSITORY") {
+			t.Errorf("block %d without REPOSITORY: %v", i, err)
+		}
+		for _, cluster := range []string{"green", "blue"} {
+			if err := run("CLUSTER="+cluster, "REGION=us-west-2", "REPOSITORY=registry.example/dovetail"); err != nil {
+				t.Fatalf("block %d: %v", i, err)
+			}
+		}
+		var all strings.Builder
+		for _, file := range []string{"10-rbac.yaml", "20-config.yaml", "30-deployment.yaml"} {
+			text, err := os.ReadFile(filepath.Join(made, file))
+			if err != nil && (i == 0 || file != "30-deployment.yaml") {
+				t.Fatal(err)
+			}
+			all.Write(text)
+		}
+		text := regexp.MustCompile(`(?m)^ *#.*$`).ReplaceAllString(all.String(), "")
+		for _, want := range []string{"clusterName: blue\n", "region: us-west-2\n", "interruptionQueue: Dovetail-blue\n", "image: registry.example/dovetail:0.1.0\n", "kind: ClusterRoleBinding\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("block %d: the files don't have %q", i, want)
+			}
+		}
+		if strings.Contains(text, placeholder) || strings.Contains(text, "image: dovetail") {
+			t.Errorf("block %d leaves a placeholder:\n%s", i, text)
 		}
 	}
 }

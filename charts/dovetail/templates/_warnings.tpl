@@ -78,6 +78,9 @@
 {{- if or .Values.serviceAccount.annotations .Values.imagePullSecrets }}
 - serviceAccount.annotations and imagePullSecrets have no effect in mode replace: a static pod has neither account nor secrets, and uses what its machine may do.
 {{- end }}
+{{- if .Values.extraVolumes }}
+- extraVolumes has no effect in mode replace: the static pod sees /etc/kubernetes/scheduler.conf and /etc/kubernetes/dovetail only, so flags of extraArgs can't name other files.
+{{- end }}
 {{- if or .Values.serviceMonitor.enabled .Values.networkPolicy.enabled .Values.namespacePolicy.enabled }}
 - serviceMonitor, networkPolicy and namespacePolicy have no effect in mode replace: the static pods use their machine's network, and all pods are theirs.
 {{- end }}
