@@ -123,15 +123,14 @@ func TestWithoutHelm(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(page), "\n## Without helm\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	blocks := regexp.MustCompile(`(?m)^    mkdir -p bin/manifests\n(?:    .*\n)*`).FindAllString(section, -1)
+	blocks := regexp.MustCompile(`(?m)^    mkdir -p bin/(?:secondary|replace)\n(?:    .*\n)*`).FindAllString(section, -1)
 	if len(blocks) != 2 {
 		t.Fatalf("%d blocks make files, want 2: beside the scheduler, and in its place", len(blocks))
 	}
 	for i, block := range blocks {
-		block, _, _ = strings.Cut(block, "    kubectl")
-		made := filepath.Join(t.TempDir(), "manifests")
+		made := filepath.Join(t.TempDir(), "made")
 		run := func(env ...string) error {
-			cmd := exec.Command("bash", "-euo", "pipefail", "-c", strings.ReplaceAll(block, "bin/manifests", made))
+			cmd := exec.Command("bash", "-euo", "pipefail", "-c", regexp.MustCompile("bin/(secondary|replace)").ReplaceAllString(block, made))
 			cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
