@@ -23,6 +23,7 @@ type committer struct {
 	slots        *slotWriter
 	namer        *namer
 	batches      *batchLauncher
+	tracker      *NodeTracker
 	calls        *calls
 }
 
@@ -86,6 +87,10 @@ func (co *committer) book(p *provisioning.Proposal, claims map[string]*capacity.
 	placed = slices.Clone(p.Plan.Placements)
 	kept := co.slots.kept(placed, p.Existing)
 	touched := map[string]string{} // claims, by the node's name in the plan
+	// What the plan knows of an existing node may be out of date. The ledger may have forgotten the node meanwhile, because it was initialized and
+	// nothing was reserved there: it hasn't heard of later changes then, and won't.
+	co.tracker.states.mu.Lock()
+	defer co.tracker.states.mu.Unlock()
 	co.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for _, n := range p.Plan.Nodes {
 			// A claim that was not made for pods stays when none needs it.
@@ -96,7 +101,11 @@ func (co *committer) book(p *provisioning.Proposal, claims map[string]*capacity.
 			if c, ok := claims[pl.Node]; ok {
 				pl.Node = c.Name
 			} else if there, ok := p.Existing[pl.Node]; ok {
-				l.Existing(pl.Node, there.Status)
+				st, seen := co.tracker.states.seen[pl.Node]
+				if !seen {
+					st = there.Status
+				}
+				l.Existing(pl.Node, st)
 				if claim, ok := kept[pl.Node]; ok {
 					touched[pl.Node] = claim
 				}

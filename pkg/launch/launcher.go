@@ -195,7 +195,7 @@ func (c *Controllers) launches(cfg Config, p Parts) {
 		reservations: p.Reservations, spending: p.Spending, tracker: c.Nodes, events: c.Claims, cleanup: c.cleanup, calls: c.calls}
 	c.batches = &batchLauncher{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, namer: c.namer, delays: c.delays,
 		cleanup: c.cleanup, finisher: c.finisher, ownership: c.Ownership, triggers: c.Triggers, calls: c.calls}
-	c.committer = &committer{purchases: c.purchases, reservations: p.Reservations, events: p.Events, slots: c.slots, namer: c.namer, batches: c.batches, calls: c.calls}
+	c.committer = &committer{purchases: c.purchases, reservations: p.Reservations, events: p.Events, slots: c.slots, namer: c.namer, batches: c.batches, tracker: c.Nodes, calls: c.calls}
 	c.restorer = &restorer{claims: c.claims, cloud: p.Cloud, cluster: p.Cluster, clock: p.Clock, reservations: p.Reservations, pending: p.Pending, tracker: c.Nodes}
 	by := requesters{capacity.ForPods: ledgerRequester{p.Reservations}, capacity.ForOrder: c.orders, capacity.ForPool: c.statics}
 	c.resumption = &resumption{claims: c.claims, cloud: p.Cloud, reservations: p.Reservations, requesters: by, batches: c.batches, delays: c.delays, cleanup: c.cleanup, ownership: c.Ownership, calls: c.calls}
