@@ -79,7 +79,7 @@ func (c *Class) Scheduler() string {
 	return c.Pod.Spec.SchedulerName
 }
 
-// TermsWithoutVolumes returns the required node terms without those from volumes, which is how spread selects nodes.
+// TermsWithoutVolumes returns the required node terms without those from volumes. Topology spread considers the nodes that match these terms.
 func (c *Class) TermsWithoutVolumes() []Requirements {
 	if c.withoutVolumes != nil {
 		return *c.withoutVolumes

@@ -24,7 +24,7 @@ type Pool struct {
 	Taints       []corev1.Taint
 	// StartupTaints will be removed by an agent on the node, so pods need not tolerate them to be planned here.
 	StartupTaints []corev1.Taint
-	// Unread: what its nodes leave for pods isn't known before their kubelets have registered.
+	// Unread: how much its nodes leave for pods isn't known before their kubelets have registered (NodeSettings.Unread).
 	Unread bool
 	// Limits is the maximum of Used plus what is planned. A resource not listed is not limited. ResourceNodes counts nodes.
 	Limits Resources

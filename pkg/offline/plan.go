@@ -239,7 +239,7 @@ func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
 func (d *demand) submit(ledger *reservations.Ledger, pods *pending.Pods, classes *pending.Classes) {
 	handler := pods.Handler()
 	for _, pod := range d.bound {
-		handler.OnAdd(pod, true) // members of groups count
+		handler.OnAdd(pod, true) // a bound pod counts as a member of its PodGroup
 	}
 	for _, pod := range d.waiting {
 		why := ""
@@ -305,7 +305,7 @@ func (trusting) Verify(context.Context, capacity.Trial) ([]capacity.Rejection, e
 	return nil, nil
 }
 
-// plannedNodes creates the hypothetical nodes; no others are needed.
+// plannedNodes creates the Nodes of a plan for the filters. The other methods of NodeBuilder are not called.
 type plannedNodes struct{ launch.NodeBuilder }
 
 func (plannedNodes) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {

@@ -108,7 +108,7 @@ func (k *kinds) measure() {
 		}
 	}
 	k.fits, k.caps, k.rooms = make([][]int, len(k.p.Candidates)), make([][]int, len(k.p.Candidates)), make([][]int64, len(k.p.Candidates))
-	var fits, caps []int // of all candidates, since there are hundreds, and packings are often small
+	var fits, caps []int // one slice each for all candidates: there are hundreds, and an allocation for each would cost more than a small packing
 	rooms := make([]int64, 0, len(k.dims)*len(k.p.Candidates))
 	for b := range k.p.Candidates {
 		for _, d := range k.dims {

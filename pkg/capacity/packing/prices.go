@@ -101,8 +101,8 @@ const maxFluid = 30e6
 // maxRuleRows bounds how many rules get a row in the linear program; more rows take longer than the better prices are worth.
 const maxRuleRows = 150
 
-// findRuleRows finds the rules that may make more candidates necessary than capacity alone does: those that limit their own members, and whose
-// members need more than half as many candidates as there will be at least.
+// findRuleRows finds the rules that may make more candidates necessary than capacity alone does. Such a rule limits its own members, and makes more
+// than half as many candidates necessary as capacity alone or the strictest such rule does.
 func (f *fluid) findRuleRows(candidates float64) {
 	need := make([]float64, len(f.k.p.Rules))
 	most := candidates
