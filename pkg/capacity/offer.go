@@ -36,11 +36,11 @@ type InstanceType struct {
 	Devices string
 	// Offers are the ways to buy it, in no particular order.
 	Offers []Offer
-	// Node is what the node class's own user data sets on its nodes, besides what their pool sets. All types of the class share it; nil: nothing.
+	// Node is what the node class's custom user data sets on nodes, besides what their pool sets. All types of the class share it; nil: nothing.
 	Node *NodeSettings
 }
 
-// NodeSettings is what the own user data of a node class sets on its nodes.
+// NodeSettings is what the custom user data of a node class sets on its nodes.
 type NodeSettings struct {
 	// Labels and Taints are those that the kubelet would give a Node that it creates.
 	Labels map[string]string

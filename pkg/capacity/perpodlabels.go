@@ -6,7 +6,7 @@ import (
 )
 
 // perPodLabels are labels whose values differ between pods that are otherwise identical: pods of a StatefulSet, of an indexed Job, and of Jobs with
-// one pod each. The labels of Jobs have two spellings each, the current one and the older one without a prefix.
+// one pod each. A Job's name and UID are in two labels each, the current one and the older one without a prefix.
 var perPodLabels = []string{
 	"statefulset.kubernetes.io/pod-name",
 	"apps.kubernetes.io/pod-index",

@@ -30,8 +30,8 @@ type Pool struct {
 	Limits Resources
 	// MaxDollars is how many dollars per hour the pool's nodes may cost; 0: any amount.
 	MaxDollars float64
-	// Used is the capacity that the pool's nodes count for against its limits. A node in flight counts as the largest type that it may
-	// become.
+	// Used is how much of its limits the pool's nodes use. A node in flight counts as the largest instance type that may be launched for
+	// it.
 	Used Resources
 	// Types are the types that the node class can run, not yet narrowed by Requirements.
 	Types []*InstanceType

@@ -24,8 +24,8 @@ const (
 	has                  // they are in the namespace and have the label with the value
 	hasKey               // they are in the namespace and have the label
 	repels               // a term of theirs selects pods of the namespace, whatever labels these have: it asks for no label
-	wants                // a term of theirs selects pods of the namespace that have the label with the value, and possibly more
-	wantsKey             // a term of theirs selects pods of the namespace that have the label, and possibly more
+	wants                // a term of theirs selects only pods of the namespace that have the label, and the value is one that it allows
+	wantsKey             // a term of theirs selects only pods of the namespace that have the label
 )
 
 type listKey struct {
