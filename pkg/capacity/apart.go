@@ -29,7 +29,7 @@ func (t *PodTerm) Selects(c *Class) bool {
 	return (everywhere || slices.Contains(t.Namespaces, c.Namespace)) && t.Selector.Matches(labels.Set(c.Labels))
 }
 
-// DependsOnOthers reports whether other pods decide where pods of the class may be.
+// DependsOnOthers reports whether the class has required constraints by which other pods decide where its pods may be.
 func (c *Class) DependsOnOthers() bool {
 	if c.Pod == nil {
 		return false

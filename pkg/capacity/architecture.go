@@ -12,8 +12,8 @@ import (
 // MaxOpenWorkloads is how many workloads the text of an OpenArchitecture names.
 const MaxOpenWorkloads = 5
 
-// OpenArchitecture is a pool without a requirement on the architecture, for which nodes were planned that may be arm64, for workloads
-// without one either. Only a registry can tell whether an image has a manifest for arm64; a container without one fails on the node.
+// OpenArchitecture is a pool that requires no architecture, with the workloads that require none either: nodes were planned for their pods that
+// may be arm64. Only a registry can tell whether an image has a manifest for arm64. A container whose image has none fails on such a node.
 type OpenArchitecture struct {
 	Pool      string
 	Workloads []string // in the order of the plan
@@ -28,8 +28,8 @@ func (o OpenArchitecture) String() string {
 		"require amd64 in the pool or in the pods", o.Pool, strings.Join(named, ", "), others)
 }
 
-// LeavesArchitectureOpen reports whether nodes of the pool may be arm64 although its requirements don't name that. A pool that lists both
-// architectures has decided.
+// LeavesArchitectureOpen reports whether nodes of the pool may be arm64 although its requirements don't list arm64. A pool that lists both
+// architectures has chosen them, so it leaves nothing open.
 func (p *Pool) LeavesArchitectureOpen() bool {
 	r, ok := p.Requirements[corev1.LabelArchStable]
 	if !ok {

@@ -18,7 +18,7 @@ type Claim struct {
 	Pool string
 	// NodeClass is the name under which the cloud provider knows the node class.
 	NodeClass string
-	// Spare: until it is written, that it may exceed its static pool's limit of nodes by one, because it takes the place of another.
+	// Spare: the claim may exceed its static pool's limit of nodes by one, since its node replaces another. Used until the claim is written.
 	Spare     bool
 	CreatedAt time.Time
 	// Labels, Annotations, Taints and StartupTaints are what the Node will have.
@@ -31,7 +31,7 @@ type Claim struct {
 	ExpireAfter  time.Duration
 	DoNotDisrupt bool
 	Drifted      bool
-	// Requests is the sum of the planned pods and daemons. Largest is what counts against limits until it is launched.
+	// Requests is the sum of the planned pods and daemons. Largest is what the claim counts against limits until it is launched.
 	Requests Resources
 	Largest  Resources
 	// LaunchBatch is the launch batch of this claim, as recorded before the call; nil: not recorded yet.
@@ -83,15 +83,15 @@ func (c *Claim) Instance() Instance {
 	return Instance{ID: InstanceID(c.ProviderID), ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}
 }
 
-// Takes returns what the claim counts for against its pool's limits, including itself as a node: its capacity once it is launched, until
-// then the largest capacity it may get. The caller owns the result.
+// Takes returns how much of its pool's limits the claim uses: one node, and its capacity or, until it is launched, the largest capacity that it
+// may get. The caller owns the result.
 func (c *Claim) Takes() Resources {
 	out := Resources{}
 	if len(c.Capacity) > 0 {
 		out.AtLeast(c.Capacity)
 	} else {
 		out.AtLeast(c.Largest)
-		out.AtLeast(c.Requests) // for a claim made by another program nothing more is known
+		out.AtLeast(c.Requests) // a claim that another program made has no Largest
 	}
 	for name, v := range out {
 		out[name] = min(max(v, 0), mostOfAnything)
@@ -106,7 +106,7 @@ type Order struct {
 	Requirements Requirements
 	// Invalid says why the claim makes no sense, and names the fields; normally empty.
 	Invalid string
-	// Owner is the controller that made it, as kind and name; empty: a person, as it seems.
+	// Owner is the controller that made the claim, as kind and name; empty: none is known, so probably a person made it.
 	Owner string
 	// Provisioned: a pool's provisioner made the claim for pods. The pods are planned for again, and the claim is not launched.
 	Provisioned bool
@@ -159,9 +159,9 @@ func (c *Claim) LaunchedBy(w *LaunchBatch) bool {
 // instances that the cloud doesn't show, have the same time.
 const LaunchTimeout = 5 * time.Minute
 
-// LaunchGrace is for how long a cloud may answer that it doesn't know an instance (ErrInstanceNotFound), although it has launched it: to a
-// lookup and to a termination alike. One such answer never means that an instance is gone. Whatever has to end it asks again until the cloud
-// knows it, or has not known it for so long.
+// LaunchGrace is for how long after a launch a cloud may answer that it doesn't know the instance (ErrInstanceNotFound), to a lookup as well as to
+// a termination. One such answer never means that the instance is gone. Code that has to terminate the instance asks again until the cloud knows
+// it, or until the cloud has not known it for LaunchGrace.
 const LaunchGrace = 2 * time.Minute
 
 // Purpose is what a launch batch is for.
@@ -264,7 +264,7 @@ var (
 	ErrInsufficientCapacity = errors.New("insufficient capacity")
 	// ErrNodeClassNotReady: the node class is missing, invalid or not resolved.
 	ErrNodeClassNotReady = errors.New("node class not ready")
-	// ErrTokenMismatch: the token was used for another request. The launch batch must be given up, and its instances collected.
+	// ErrTokenMismatch: the token was used for another request, so no call with it succeeds. Instances that it launched are found by their tag.
 	ErrTokenMismatch = errors.New("launch batch token was used with another request")
 	// ErrRequestStale: the recorded request names something that is gone (a launch template, an image). It will never succeed; a new
 	// attempt prepares another request.

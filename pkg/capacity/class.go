@@ -79,7 +79,7 @@ func (c *Class) Scheduler() string {
 	return c.Pod.Spec.SchedulerName
 }
 
-// TermsWithoutVolumes returns the required node terms without those from volumes, which is how spread selects nodes.
+// TermsWithoutVolumes returns the required node terms without those from volumes. Topology spread considers the nodes that match these terms.
 func (c *Class) TermsWithoutVolumes() []Requirements {
 	if c.withoutVolumes != nil {
 		return *c.withoutVolumes
@@ -120,7 +120,7 @@ type Demand struct {
 	Class *Class
 	// Pods are in the order in which they are to be placed.
 	Pods []PodRef
-	// Owner, if set, says that Pods is empty and that this owner is certain to create Ahead pods (anticipated pods). Class.Pod is one of its pods then.
+	// Owner, if set, is certain to create Ahead pods (anticipated pods). Pods is empty then, and Class.Pod is one of the pods that Owner has created.
 	Owner types.UID
 	Ahead int
 	// Gang, if set, is planned as a whole or not at all, together with every other Demand of the same gang.

@@ -107,7 +107,7 @@ func (k *KeyBytes) Message(size int, marshalTo func([]byte) (int, error)) {
 }
 
 // Shape returns a hash of what pods of the class request: requests, node constraints, tolerations and ports, but no names and no labels.
-// It tells apart pods that no object owns.
+// The guard counts pods without a controller, or of a Job without one, by it: the same shape is the same workload.
 func (c *Class) Shape() string {
 	k := make(KeyBytes, 0, 256)
 	k.Text(c.Namespace)

@@ -86,8 +86,8 @@ func ClassAmong(pod *corev1.Pod, vol VolumeInfo, named LabelsNamed) (*Class, err
 	return c, nil
 }
 
-// Unplannable stands in for the class of a pod that ClassOf returns an error for. It tells what the pod takes from others if it is put on
-// a node nevertheless, and makes it be bound as late as possible. It has no key, and nothing can be planned with it.
+// Unplannable stands in for the class of a pod that ClassOf returns an error for. Such a pod may still get a node: the class says what it takes
+// there and which pods it repels, and that it must be bound as late as possible. It has no key, and nothing can be planned with it.
 func Unplannable(pod *corev1.Pod, why error) *Class {
 	requests := ResourcesOf(countedRequests(pod))
 	maps.DeleteFunc(requests, func(_ corev1.ResourceName, v int64) bool { return v <= 0 })

@@ -2,12 +2,12 @@ package capacity
 
 import "strings"
 
-// devicesPrefix is the prefix of no CSI driver's name: these have no slash.
+// devicesPrefix tells keys for devices from the names of CSI drivers, which have no slash.
 const devicesPrefix = "devices/"
 
-// DevicesOf returns the key, among CSI drivers (Volumes, VolumesFree, VolumeLimits, Drivers), for the devices that the ResourceClaims of one
-// pod ask for, counted in pods. classes names the device classes for people; hash tells apart pods that ask for different devices. A pod
-// with such claims waits until the devices of its node have been published, as it waits for a driver.
+// DevicesOf returns a key for the devices that the ResourceClaims of one pod ask for. The fields Volumes, VolumesFree, VolumeLimits and Drivers,
+// which otherwise have the names of CSI drivers, have such keys, too, and count them in pods. classes names the device classes for people; hash
+// tells apart pods that ask for different devices. A pod with such claims waits until the devices of its node have been published.
 func DevicesOf(classes, hash string) string { return devicesPrefix + classes + "#" + hash }
 
 // DeviceClassesOf returns the device classes that a key of DevicesOf names; ok is false for a driver.

@@ -48,8 +48,8 @@ func (o *InstanceOwners) Owned(inst *Instance) bool { return o.recorded[inst.ID]
 // Waits reports whether the claim of that name exists and has no recorded instance.
 func (o *InstanceOwners) Waits(claim string) bool { return o.waiting[claim] != nil }
 
-// LiveWait reports whether a claim of the launch batch that is not being deleted still waits for its instance. Until none does, the cloud
-// may not show all instances yet, and only the launch itself assigns them.
+// LiveWait reports whether a claim of the launch batch that is not being deleted still waits for its instance. As long as one does, the cloud may
+// not show all instances yet, so only the launch itself assigns them.
 func (o *InstanceOwners) LiveWait(token string) bool {
 	return slices.ContainsFunc(o.batches[token], func(c *Claim) bool { return !c.Deleting })
 }
@@ -59,8 +59,8 @@ func (o *InstanceOwners) Awaited(inst *Instance) bool {
 	return !o.Owned(inst) && (o.waiting[inst.Claim] != nil || len(o.batches[inst.LaunchBatch]) > 0)
 }
 
-// Assign assigns instances of the launch batch (or, with a zero LaunchBatch, instances that are tagged with their claims' names): of is
-// by claim name, over are the instances for which there is no claim. Instances that are owned are in neither.
+// Assign assigns instances of the launch batch (or, with a zero LaunchBatch, instances that are tagged with their claims' names). of has the
+// instances by the names of their claims, over those for which there is no claim. Instances that are recorded on a claim are in neither.
 func (o *InstanceOwners) Assign(w *LaunchBatch, instances []Instance) (of map[string]Instance, over []Instance) {
 	of = map[string]Instance{}
 	insts := slices.SortedFunc(slices.Values(instances), func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) })

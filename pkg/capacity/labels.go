@@ -44,7 +44,7 @@ const (
 	CapacityTypeReserved = "reserved"
 )
 
-// LabelAliases are the current spellings of label keys by older ones (Karpenter's normalized labels, LB-5).
+// LabelAliases maps older label keys to the current ones, as Karpenter does.
 var LabelAliases = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
 	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,

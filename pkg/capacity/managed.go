@@ -18,12 +18,12 @@ const (
 // labelComputeType is "auto" on the nodes of EKS Auto Mode.
 const labelComputeType = "eks.amazonaws.com/compute-type"
 
-// NodeClassLabel says by which labels a Node is known to be ours.
+// NodeClassLabel says by which labels a Node is recognized as managed.
 type NodeClassLabel struct {
 	// Key is the label with the name of a node's node class. Its form is GROUP/KIND, so each provider has its own.
 	Key string
-	// ManagedBy is the name of this Dovetail, which its nodes have as the label dovetail.sh/managed-by; empty: it has none, and they have no
-	// such label. Anyone: nodes of every Dovetail count.
+	// ManagedBy is the name of this Dovetail, and the value of the label dovetail.sh/managed-by on its nodes. If it is empty, Dovetail has no
+	// name, and its nodes don't have the label. If it is Anyone, nodes of every Dovetail are managed.
 	ManagedBy string
 }
 
@@ -66,7 +66,7 @@ func (l NodeClassLabel) OfAnotherProvider(node *corev1.Node) bool {
 	return false
 }
 
-// Booting reports whether the scheduler's copy of a Node is that of a node of ours that has not registered: some of its taints are hidden.
+// Booting reports whether the scheduler's copy of a Node is that of a managed node that has not registered. Only managed nodes have hidden taints.
 func Booting(node *corev1.Node) bool {
 	_, hides := node.Annotations[objects.AnnotationHiddenTaints]
 	return hides && node.Labels[LabelRegistered] != "true" && node.Labels[LabelInitialized] != "true"

@@ -18,8 +18,8 @@ type InstanceType struct {
 	// Allocatable is what is left for pods. It must never exceed what the kubelet will report, or the kubelet rejects pods that were
 	// bound early.
 	Allocatable Resources
-	// CertainMemory is how many bytes of Allocatable's memory its nodes have in any case, while the rest is an estimate because no such node
-	// has shown it; 0: all of it.
+	// CertainMemory is how many bytes of Allocatable's memory every node of this type has. The rest is an estimate, because no such node has
+	// reported its memory yet. 0: all of it is certain.
 	CertainMemory int64
 	// Special: bare metal, or an instance with GPUs or accelerators. It is slow to boot, or has what most pods can't use, and is bought
 	// only for pods that fit nothing else.
@@ -36,16 +36,16 @@ type InstanceType struct {
 	Devices string
 	// Offers are the ways to buy it, in no particular order.
 	Offers []Offer
-	// Node is what nodes of the class bring along beside what their pool says, the same for all types of the class; nil: nothing.
+	// Node is what the node class's custom user data sets on nodes, besides what their pool sets. All types of the class share it; nil: nothing.
 	Node *NodeSettings
 }
 
-// NodeSettings are what nodes of a class set themselves, as their user data has it.
+// NodeSettings is what the custom user data of a node class sets on its nodes.
 type NodeSettings struct {
 	// Labels and Taints are those that the kubelet would give a Node that it creates.
 	Labels map[string]string
 	Taints []corev1.Taint
-	// Unread: more may be set, so that less may be left for pods than Allocatable says.
+	// Unread: a part of the user data can't be read. It may set more, and leave less for pods than Allocatable says.
 	Unread bool
 }
 
@@ -79,8 +79,8 @@ type Offer struct {
 	Price float64
 	// PriceOverlaid: a NodeOverlay has set or changed the price, so that it is not what the cloud asks for.
 	PriceOverlaid bool
-	// Available is false while the offering is remembered as unavailable. Unsettled: it was unavailable a short time ago, and may be so again,
-	// so nodes that nobody waits for are not launched in it. Leaving: the cloud has recommended a short time ago to leave such capacity, so others are preferred.
+	// Available is false while the offering is remembered as unavailable. Unsettled: it was unavailable a short time ago and may be so again, so
+	// most consolidations, for which no pod waits, don't buy it. Leaving: the cloud recently recommended moving off it, so others are preferred.
 	Available, Unsettled, Leaving bool
 	// ReservationID and Remaining are set for reserved offerings; Remaining is how many instances the capacity reservation has left.
 	ReservationID string

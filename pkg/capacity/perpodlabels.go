@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// perPodLabels differ between pods that are otherwise identical: those of a StatefulSet, of an indexed Job, and of Jobs with one pod each.
-// The last of them are two spellings of the same facts.
+// perPodLabels are labels whose values differ between pods that are otherwise identical: pods of a StatefulSet, of an indexed Job, and of Jobs with
+// one pod each. A Job's name and UID are in two labels each, the current one and the older one without a prefix.
 var perPodLabels = []string{
 	"statefulset.kubernetes.io/pod-name",
 	"apps.kubernetes.io/pod-index",
@@ -15,8 +15,8 @@ var perPodLabels = []string{
 	"batch.kubernetes.io/controller-uid", "controller-uid",
 }
 
-// LabelsNamed is a set of those labels which differ between pods that are otherwise identical: the ones that selectors of pods name, so that
-// pods which differ in them are not of one class. The zero value has none.
+// LabelsNamed is a set of perPodLabels: those that selectors in pods' constraints name. Pods with different values of such a label are not of one
+// class, because a selector may tell them apart. The zero value is empty.
 type LabelsNamed uint8
 
 // Or returns the labels that are in one of the sets or the other.

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MaxFleetTypes is the maximum number of instance types of a planned node's offerings (Karpenter's number, LT-11).
+// MaxFleetTypes is the maximum number of instance types of a planned node's offerings, as in Karpenter.
 const MaxFleetTypes = 60
 
 // Options are the planner's settings.
@@ -21,8 +21,8 @@ type Options struct {
 	// RelaxMinValues accepts fewer values where a pool's minValues can't be met (Karpenter's minValuesPolicy BestEffort).
 	RelaxMinValues bool
 	// Effort is a deterministic measure of how much work may be spent on a cheaper plan (0: the fast path only). It is not time, so that
-	// the same view gives the same plan; the caller converts its time budget. Effort is counted in pod batches looked at (about
-	// 1 µs each). 50,000 suits a batch that can wait for 50 ms, 1,000,000 leaves little to gain.
+	// the same view gives the same plan; the caller converts its time budget. An effort of 1 is work that takes about a
+	// microsecond. 50,000 suits pods that can wait for 50 ms, 1,000,000 leaves little to gain.
 	Effort int
 	// Forbidden are placements that the real filters have refused before: they are not proposed again.
 	Forbidden []Forbidden
@@ -55,9 +55,9 @@ type Plan struct {
 	Placements []Placement
 	// Refused is the demand that got no placement, with reasons.
 	Refused []Refusal
-	// CostPerHour is the price of Nodes at list price. LowerBound is a value below which no packing of the new nodes' pods can cost; 0:
-	// unknown, because prices have surcharges or factors, capacity is bought that is paid for already, or pods were taken back in the
-	// end. Effort makes it sharper.
+	// CostPerHour is the price of Nodes at list price. LowerBound is a lower bound for the cost of any nodes that hold the pods of the new
+	// nodes; more Effort raises it. 0: unknown, for example because prices have surcharges or factors, the plan buys reserved capacity, which is
+	// paid for already, or placements were removed after the packing.
 	CostPerHour, LowerBound float64
 	// Explanations are those of the pods that Options.Explain names, if the demand has them.
 	Explanations []Explanation

@@ -24,14 +24,14 @@ type Pool struct {
 	Taints       []corev1.Taint
 	// StartupTaints will be removed by an agent on the node, so pods need not tolerate them to be planned here.
 	StartupTaints []corev1.Taint
-	// Unread: what its nodes leave for pods isn't known before their kubelets have registered.
+	// Unread: how much its nodes leave for pods isn't known before their kubelets have registered (NodeSettings.Unread).
 	Unread bool
 	// Limits is the maximum of Used plus what is planned. A resource not listed is not limited. ResourceNodes counts nodes.
 	Limits Resources
 	// MaxDollars is how many dollars per hour the pool's nodes may cost; 0: any amount.
 	MaxDollars float64
-	// Used is the capacity that the pool's nodes count for against its limits. A node in flight counts as the largest type that it may
-	// become.
+	// Used is how much of its limits the pool's nodes use. A node in flight counts as the largest instance type that may be launched for
+	// it.
 	Used Resources
 	// Types are the types that the node class can run, not yet narrowed by Requirements.
 	Types []*InstanceType

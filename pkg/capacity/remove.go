@@ -78,7 +78,7 @@ func (p *Plan) drop(gone func(id string) bool) {
 	})
 }
 
-// removeGroups marks the rest of the groups that were not verified without a removed placement, and reports whether there was any.
+// removeGroups marks what is left of groups that lose a placement, unless it was verified without that one. It reports whether it marked any.
 func (p *Plan) removeGroups(gone []*Removal) (some bool) {
 	groups := map[int]*Removal{}
 	for i, pl := range p.Placements {
@@ -94,7 +94,7 @@ func (p *Plan) removeGroups(gone []*Removal) (some bool) {
 	return some
 }
 
-// removeGangs marks what is left of gangs that have lost too many pods, and reports whether there was any.
+// removeGangs marks what is left of gangs that have lost too many pods, and reports whether it marked any.
 func (p *Plan) removeGangs(gone []*Removal) (some bool) {
 	type count struct {
 		left, missing int

@@ -141,8 +141,8 @@ func (r Requirement) Single() (string, bool) {
 	return "", false
 }
 
-// Least returns the smallest integer that the requirement allows within its bounds, from zero on if it has none; ok is false if there is
-// none. It is for requirements that exclude values.
+// Least returns the first integer that a requirement which excludes values allows. It looks from the lower bound upwards, or from zero, or, if there
+// is only an upper bound and that is negative, at the upper bound alone. ok is false if none of these is allowed.
 func (r Requirement) Least() (value string, ok bool) {
 	n := int64(0)
 	switch {

@@ -22,7 +22,7 @@ type StaticNode struct {
 	Drifted bool
 }
 
-// Surplus returns the n nodes to remove from a static pool with too many (LI-3): first those that are not launched, then empty ones, then
+// Surplus returns the n nodes to remove from a static pool with too many: first those that are not launched, then empty ones, then
 // those with the lowest disruption cost; nodes that ask not to be disrupted come last. Of the empty ones, and of the others, the drifted ones
 // come first, because they would have to be replaced. Among equals the youngest is removed.
 func Surplus(nodes []StaticNode, n int) []string {

@@ -14,7 +14,7 @@ import (
 const (
 	// undeclaredNodes is how many new nodes of a pool have to get the same taint before all of its new nodes are expected to get it.
 	undeclaredNodes = 2
-	// undeclaredMemory is how long that is expected after the last node that got it.
+	// undeclaredMemory is for how long new nodes are expected to get a taint after the last one that got it.
 	undeclaredMemory = 24 * time.Hour
 )
 
@@ -35,7 +35,7 @@ type UndeclaredTaint struct {
 	learned bool
 }
 
-// OthersTaint reports whether a taint of a new node was put there neither by Kubernetes nor by Dovetail, so that it was not expected.
+// OthersTaint reports whether a taint of a new node is a NoExecute taint that is neither Kubernetes', Karpenter's nor Dovetail's own.
 func OthersTaint(t *corev1.Taint) bool {
 	domain, _, _ := strings.Cut(t.Key, "/")
 	switch domain {

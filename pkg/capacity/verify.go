@@ -19,8 +19,8 @@ type Trial struct {
 	AnyOrder bool
 }
 
-// TrialNode is a hypothetical node. One with the name of a node in the scheduler's cache stands in for it: its Node replaces the real one
-// (an initializing node without its startup taints), and its Pods are added to those already there (DaemonSet pods still missing).
+// TrialNode is a hypothetical node. If the scheduler's cache has a node of that name, Node replaces the real Node (for example, an initializing node
+// is shown without its startup taints), and Pods are added to the pods that it has (for example, DaemonSet pods that are still missing).
 type TrialNode struct {
 	Node *corev1.Node
 	Pods []*corev1.Pod

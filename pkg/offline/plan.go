@@ -164,7 +164,7 @@ func (d *demand) sort() {
 	}
 }
 
-// find returns the pod with that name, among all that were read or created; nil for "".
+// find returns the waiting or bound pod with that name; nil for "".
 func (d *demand) find(name string) (found *corev1.Pod, err error) {
 	if name == "" {
 		return nil, nil
@@ -211,7 +211,7 @@ func (d *demand) schedulers() []string {
 	return out
 }
 
-// namespaces returns those of the input and those that pods are in, each with the label that an API server sets. unread are the names
+// namespaces returns those of the input and those of waiting pods, each with the label that an API server sets. unread are the names
 // of those that the input doesn't contain.
 func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
 	known := map[string]bool{}
@@ -235,11 +235,11 @@ func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
 	return all, unread
 }
 
-// submit does what the scheduler does with pods that fit nowhere. Pods that no node could help are refused with the reason.
+// submit makes the waiting pods demand, as the scheduler does with pods that fit nowhere. Pods that no node could help are refused with a reason.
 func (d *demand) submit(ledger *reservations.Ledger, pods *pending.Pods, classes *pending.Classes) {
 	handler := pods.Handler()
 	for _, pod := range d.bound {
-		handler.OnAdd(pod, true) // members of groups count
+		handler.OnAdd(pod, true) // a bound pod counts as a member of its PodGroup
 	}
 	for _, pod := range d.waiting {
 		why := ""
@@ -305,7 +305,7 @@ func (trusting) Verify(context.Context, capacity.Trial) ([]capacity.Rejection, e
 	return nil, nil
 }
 
-// plannedNodes creates the hypothetical nodes; no others are needed.
+// plannedNodes creates the Nodes of a plan for the filters. The other methods of NodeBuilder are not called.
 type plannedNodes struct{ launch.NodeBuilder }
 
 func (plannedNodes) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Node {

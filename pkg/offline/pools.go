@@ -91,7 +91,7 @@ func claimsOf(set *manifest.Set, kind *cloudprovider.NodeClassKind) []*capacity.
 	claimed := map[string]bool{}
 	for _, nc := range own(manifest.All[*karpv1.NodeClaim](set), class) {
 		nc := nc.DeepCopy()
-		objects.UseNewNames(nc.Annotations) // they may have been read off a cluster that another version runs
+		objects.UseNewNames(nc.Annotations) // claims may come from a cluster that another version runs
 		c := karpenter.ClaimOf(nc, class)
 		claimed[c.NodeName] = true
 		out = append(out, c)

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// classKey identifies pods that share one PreFilter: the pods of a class do unless they use claims.
+// classKey identifies pods that share one PreFilter. Pods of one class share it, unless they use different claims.
 type classKey struct {
 	class   capacity.ClassKey
 	claims  string

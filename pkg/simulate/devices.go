@@ -35,9 +35,9 @@ type supposedDevices struct {
 	fwk.SharedDRAManager
 	source *devices.Source
 	slices []*resourcev1.ResourceSlice
-	// supposed are the drivers, by node, whose real slices are left out: they are only a beginning.
+	// supposed has the drivers and nodes for which the trial's slices replace the real ones, since the driver may have published only some so far.
 	supposed map[driverOn]bool
-	// claims are those that the trial has allocated or made, by namespace and name; allocated are the former, in order.
+	// claims are those that the trial has allocated or made, by namespace and name; allocated are those it has allocated, in order.
 	claims    map[string]*resourcev1.ResourceClaim
 	allocated []*resourcev1.ResourceClaim
 	// placed are the pods whose own claims have been used.
@@ -82,9 +82,9 @@ func (d *supposedDevices) uses(pod *corev1.Pod) bool {
 	return d != nil && len(pod.Spec.ResourceClaims) > 0
 }
 
-// standIn returns the step with a pod whose claims exist: its own pod, as long as its claims are those of this step. A pod that only stands for others of its
-// class, or for the one that will be created in its place, gets claims made for it. ours is false for a reservation of a pod that isn't known: its claims
-// may have other names than those of the pod that stands for its class. known is false if nothing is known of what the pod needs.
+// standIn returns the step with a pod whose claims exist. This is the step's own pod if its claims exist and no earlier step of the trial used them.
+// Otherwise the pod stands for others of its class, and standIn makes claims for it. ours is false for a reservation whose own pod isn't known: the
+// claims of that pod may have other names than those of step.Pod. known is false if it isn't known what the pod's claims ask for.
 func (d *supposedDevices) standIn(step capacity.Step, ours bool) (out capacity.Step, known bool) {
 	pod := step.Pod
 	if ours && !d.placed[pod.UID] && complete(pod) {
@@ -103,7 +103,7 @@ func (d *supposedDevices) standIn(step capacity.Step, ours bool) (out capacity.S
 		ref := &made.Spec.ResourceClaims[i]
 		spec, known := specs[ref.Name]
 		if ref.ResourceClaimName != nil && (!known || ours && d.claims[pod.Namespace+"/"+*ref.ResourceClaimName] == nil) {
-			continue // its own claim, which pods may share
+			continue // a claim that the pod names itself, without a template; other pods may use it, too
 		}
 		if !known {
 			made.Status.ResourceClaimStatuses = append(made.Status.ResourceClaimStatuses, corev1.PodResourceClaimStatus{Name: ref.Name})
@@ -150,7 +150,7 @@ func (t *trial) allocate(ctx context.Context, by *filters, state fwk.CycleState,
 	return nil
 }
 
-// promiseDevices allocates the devices of a pod that has its place already. If that can't be done, it is only logged: there are too few then.
+// promiseDevices allocates the devices of a pod that has its place already. If its node has too few devices, that is only logged.
 func (t *trial) promiseDevices(ctx context.Context, p capacity.Step, node *framework.NodeInfo) {
 	d, by := t.world.devices, t.world.of(p.Pod)
 	if !d.uses(p.Pod) || by.devices == nil {

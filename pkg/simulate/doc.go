@@ -12,8 +12,8 @@
 //
 // The package does not choose nodes, score or preempt. It never reserves, permits or binds, and changes nothing outside itself.
 //
-// Limits: HTTP extenders are not part of the framework. Devices and statically provisioned volumes are assigned when the scheduler
-// reserves them, so two steps may get the same one. For a node without a CSINode, NodeVolumeLimits has no attach limit: the planner
+// Limits: HTTP extenders are not part of the framework. Statically provisioned volumes (and devices, if Config.Devices is nil) are assigned when the
+// scheduler reserves them, so two steps may get the same one. For a node without a CSINode, NodeVolumeLimits has no attach limit: the planner
 // applies the limit of the instance type. In the same way VolumeBinding finds enough capacity on a hypothetical node for volumes with
 // node-local storage: the planner applies the capacity that other nodes have published.
 package simulate

@@ -24,7 +24,7 @@ type overlay struct {
 	// own are the overlay's copies by node name: hypothetical nodes and nodes that got pods.
 	own    map[string]*framework.NodeInfo
 	claims sets.Set[string] // "namespace/name" of PVCs used by placed pods
-	left   sets.Set[string] // those used by pods that have left
+	left   sets.Set[string] // PVCs used by the pods of emptied nodes
 }
 
 var _ fwk.SharedLister = &overlay{}
@@ -61,8 +61,8 @@ func (w *World) newOverlay(nodes []capacity.TrialNode) *overlay {
 	return o
 }
 
-// otherMachine reports whether a Node in the snapshot belongs to another instance, which is being terminated: a new instance has got
-// its address and therefore its name, and starts without its pods.
+// otherMachine reports whether a Node in the snapshot belongs to an older instance, which is being terminated: the new instance has got
+// the address of the older one and therefore its name, but none of its pods.
 func otherMachine(there, coming *corev1.Node) bool {
 	return there != nil && there.Spec.ProviderID != "" && coming.Spec.ProviderID != "" && there.Spec.ProviderID != coming.Spec.ProviderID
 }

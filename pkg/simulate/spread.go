@@ -21,8 +21,8 @@ const spreadKey fwk.StateKey = "PreFilter" + podtopologyspread.Name
 // counts per domain are complete, so we write the true minimum after each AddPod. A second difference: a constraint with an empty
 // selector counts no pods in PreFilter, but every pod in AddPod.
 //
-// Both are in exported fields of an unexported type and are accessed by reflection. If an upgrade changes them, TestSpreadState and
-// the property test fail, and Verify returns an error.
+// The counts and the minimum are exported fields of an unexported type, which are accessed by reflection. If an upgrade changes them,
+// TestSpreadState and the property test fail, and Verify returns an error.
 type spread struct{ constraints []spreadConstraint }
 
 type spreadConstraint struct {
@@ -118,7 +118,7 @@ func (s *spread) afterAdd(nodeLabels map[string]string) {
 	}
 }
 
-// scan computes the minimum from scratch. This is rarely needed: only when the last of the least filled domains has grown.
+// scan computes the minimum from scratch. This is rarely needed: when the last of the least filled domains has grown, or a domain is new.
 func (c *spreadConstraint) scan() {
 	c.low, c.atLow = math.MaxInt32, 0
 	for _, n := range c.counts {

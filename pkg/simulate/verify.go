@@ -15,7 +15,7 @@ import (
 type trial struct {
 	world   *World
 	overlay *overlay
-	alone   bool // nothing is placed
+	alone   bool // steps that the filters accept are not placed (Trial.Alone)
 	// coming are hypothetical nodes, for which drivers have not published their capacity yet.
 	coming  map[string]*corev1.Node
 	classes map[classKey]*class

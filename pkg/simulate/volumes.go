@@ -82,8 +82,8 @@ func (v volumeCounter) free(node fwk.NodeInfo, csiNode *storagev1.CSINode, stora
 	return free
 }
 
-// unprovided subtracts from storage what a claim without a volume will take; once the volume exists, the published capacity includes
-// it.
+// unprovided subtracts what the volume of a claim will take from storage, if there is no volume yet. Once it exists, the driver publishes
+// a capacity without it.
 func (v volumeCounter) unprovided(free map[string]int64, namespace, claim string) {
 	pvc, err := v.claims.PersistentVolumeClaims(namespace).Get(claim)
 	if err != nil || pvc.Spec.VolumeName != "" {

@@ -37,8 +37,8 @@ type Config struct {
 	Profile schedulerapi.KubeSchedulerProfile
 	// Registry holds the out-of-tree factories. Those of filtering plugins run once more for each World.
 	Registry frameworkruntime.Registry
-	// Deny are plugins to leave out: ours, and those whose factory must not run twice or that decide by more than the cluster's state
-	// (Coscheduling).
+	// Deny are plugins to leave out: Dovetail's own, those whose factory must not run twice, and those that decide by more than the
+	// cluster's state (Coscheduling).
 	Deny []string
 	// Also are further profiles: the pods of each are checked by its own filters, pods of any other profile by Profile's.
 	Also []Also

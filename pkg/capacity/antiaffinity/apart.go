@@ -2,8 +2,8 @@ package antiaffinity
 
 import "github.com/dovetail-scheduler/dovetail/pkg/capacity"
 
-// Apart returns the classes whose pods must not share a node with those of c (capacity.Apart), as far as they count; nil: there are none. c need
-// not be in the index. counts is asked about each class that may conflict, once or more often.
+// Apart returns the classes whose pods must not share a node with those of c (capacity.Apart) and for which counts returns true; nil: there are none.
+// c need not be in the index. counts is called for each class that may conflict, once or more often.
 func (x *Index) Apart(c *capacity.Class, counts func(capacity.ClassKey) bool) map[capacity.ClassKey]bool {
 	s := search{index: x, of: c, counts: counts}
 	s.repelling(listKey{namespace: c.Namespace})

@@ -24,8 +24,8 @@ const (
 	has                  // they are in the namespace and have the label with the value
 	hasKey               // they are in the namespace and have the label
 	repels               // a term of theirs selects pods of the namespace, whatever labels these have: it asks for no label
-	wants                // a term of theirs selects pods of the namespace that have the label with the value, and possibly more
-	wantsKey             // a term of theirs selects pods of the namespace that have the label, and possibly more
+	wants                // a term of theirs selects only pods of the namespace that have the label, and the value is one that it allows
+	wantsKey             // a term of theirs selects only pods of the namespace that have the label
 )
 
 type listKey struct {
@@ -102,8 +102,8 @@ func (x *Index) addTerm(e *entry, t *capacity.PodTerm, in listKey) {
 	}
 }
 
-// shortest returns the lists of that requirement of the term which has the fewest members on them. Each pod that the term selects meets the
-// requirement. kinds are those of lists for no requirement, for a label's value and for a label. It returns nothing if the term selects no pod.
+// shortest returns the lists of one requirement of the term, the one with the fewest members on its lists. One is enough, because a pod that the term
+// selects meets all. kinds are those of lists for no requirement, for a label's value and for a label. It returns nil if the term selects no pod.
 func (x *Index) shortest(t *capacity.PodTerm, in listKey, kinds [3]kind) []listKey {
 	if t.Selector == nil {
 		return nil

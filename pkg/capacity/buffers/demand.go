@@ -58,8 +58,8 @@ func bufferOf(ref capacity.PodRef) types.UID {
 	return types.UID(uid)
 }
 
-// Own turns the placements of a plan for such demand into ones of the buffers: no pod has to be told of them, and none is waited for. It
-// returns why chunks were refused, by buffer.
+// Own makes the buffers the owners of a plan's placements for such demand, in place of the pods, which don't exist: so no pod is activated or waited
+// for. It returns why chunks were refused, by buffer.
 func Own(plan *capacity.Plan) map[types.UID]string {
 	for i := range plan.Placements {
 		pl := &plan.Placements[i]
@@ -74,7 +74,7 @@ func Own(plan *capacity.Plan) map[types.UID]string {
 	return why
 }
 
-// Only leaves a plan one of its new nodes.
+// Only removes from a plan all new nodes but one, which then probes for an open breaker.
 func Only(plan *capacity.Plan, node string) {
 	rest := map[string]capacity.Removal{}
 	for _, n := range plan.Nodes {
@@ -136,7 +136,7 @@ func KeptForChunks(nodes []*capacity.Node, chunks Chunks) (out []string) {
 	return out
 }
 
-// Closing returns the nodes with some of them closed: those in flight, and the one to be freed.
+// Closing returns the nodes to which chunks of the node freed may move: nodes in flight and that node itself are closed.
 func Closing(nodes []*capacity.Node, freed string) []*capacity.Node {
 	out := slices.Clone(nodes)
 	for i, n := range out {

@@ -25,7 +25,7 @@ type Sifted struct {
 	Nodes []*capacity.Node
 	// Promised are those chunks, for the filters.
 	Promised []capacity.Step
-	// Lost are the chunks that don't fit any more, Fit the buffers of which chunks fit on initialized nodes that were launched for them.
+	// Lost are the chunks that don't fit any more. Fit are the buffers with a chunk that fits on an initialized node that was launched for it.
 	Lost []ledger.LostChunks
 	Fit  []types.UID
 }
@@ -77,8 +77,8 @@ func (s *Sifted) sift(n *capacity.Node, on []ledger.Chunk, fit map[types.UID]boo
 	return &out
 }
 
-// fits reports whether a pod of the class fits on the node. What was true of the node when the chunk was placed, and can only change with its
-// labels, is not asked again.
+// fits reports whether a pod of the class fits on the node. The class's node terms are not checked again: the node met them when the chunk was
+// placed, and only a change of its labels could change that.
 func fits(c *capacity.Class, n *capacity.Node) bool {
 	if !c.Requests.Fits(n.Free) {
 		return false
@@ -91,8 +91,8 @@ func fits(c *capacity.Class, n *capacity.Node) bool {
 	return true
 }
 
-// repelled reports whether required anti-affinity keeps pods of the class off the pod's node. (That of the pod to the class is the
-// same where both have one template, and is left to the filters elsewhere.)
+// repelled reports whether required anti-affinity of the class keeps its pods off the pod's node. Anti-affinity of the pod is not checked: if it has
+// the same template as the chunk, it has the same terms, and otherwise the filters check them.
 func repelled(c *capacity.Class, pod *corev1.Pod) bool {
 	other := &capacity.Class{Namespace: pod.Namespace, Labels: pod.Labels}
 	return slices.ContainsFunc(c.AntiAffinity, func(t capacity.PodTerm) bool { return t.TopologyKey == capacity.LabelHostname && t.Selects(other) })

@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// restFor is how long a node has to have had chunks before they are moved away so that it can end. Without it, a short job on buffered
-// capacity would end the node that was bought to refill the buffer.
+// restFor is how long a node has to have had chunks before they are moved away so that it can end. Otherwise the node that is bought when a short job
+// takes buffered capacity would end with the job, as its chunks fit there again, and the next job would need another node.
 const restFor = 10 * time.Minute
 
 // Spans remember since when nodes have chunks, and when they last had some.

@@ -17,7 +17,7 @@ type generator struct {
 	// near are candidates whose best pattern was last nearly as valuable per dollar as that of the best candidate.
 	near  []bool
 	round int
-	// level is the care with which candidates are filled; it rises when nothing is found.
+	// level is the index in effortLevels with which candidates are filled; it rises when nothing is found.
 	level int
 	// end is the amount of work at which improve stops.
 	end int

@@ -67,12 +67,12 @@ func (s *state) repeats(p *Problem, b int, c pattern) int {
 	return s.affordable(p, b, n)
 }
 
-// greedy repeatedly buys the candidate whose pattern is worth most per dollar, as often as what is left fills that pattern. Towards the end
-// candidates get smaller by themselves, since less is left to fill them with.
+// greedy repeatedly buys the candidate whose pattern is worth most per dollar, as often as what is left fills that pattern. Towards the end it
+// buys smaller candidates by itself, since too little is left to fill large ones.
 type greedy struct {
 	k        *kinds
 	knapsack *knapsack
-	// care is the care with which candidates are filled while the knapsack's work is below until.
+	// effortLevel is how candidates are filled while the knapsack's work is below until; after that, the lowest level is used.
 	effortLevel effortLevel
 	until       int
 	// hope is the most that a candidate's pattern may be worth per dollar, from the last time the candidate was filled. It stays an upper bound,
@@ -133,8 +133,8 @@ func (g *greedy) run(s *state, value []float64) {
 	}
 }
 
-// sort puts the highest hope first; of equals the dearer candidate, which means fewer candidates. It sorts by insertion, since little changes between
-// two calls.
+// sort puts the highest hope first, and of equals the dearer candidate: it is larger, so that fewer are bought. It sorts by insertion, since little
+// changes between two calls.
 func (g *greedy) sort(order []int) {
 	for at := 1; at < len(order); at++ {
 		b := order[at]

@@ -32,8 +32,8 @@ type kind struct {
 	candidates Bits
 	// most is how many pieces one candidate may hold by the kind's own rules.
 	most int
-	// share is the least that a piece costs in any candidate by its largest share of the candidate's capacity. alone is the price of the cheapest candidate
-	// that holds a piece.
+	// share is the cost of a piece in the candidate where it is least: the largest share that the piece takes of any dimension, times the candidate's
+	// price. alone is the price of the cheapest candidate that holds a piece.
 	share, alone float64
 	// joint are the rules that have other kinds among their members, too, as rows for the linear program.
 	joint []int
@@ -108,7 +108,7 @@ func (k *kinds) measure() {
 		}
 	}
 	k.fits, k.caps, k.rooms = make([][]int, len(k.p.Candidates)), make([][]int, len(k.p.Candidates)), make([][]int64, len(k.p.Candidates))
-	var fits, caps []int // of all candidates, since there are hundreds, and packings are often small
+	var fits, caps []int // one slice each for all candidates: there are hundreds, and an allocation for each would cost more than a small packing
 	rooms := make([]int64, 0, len(k.dims)*len(k.p.Candidates))
 	for b := range k.p.Candidates {
 		for _, d := range k.dims {

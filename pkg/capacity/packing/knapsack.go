@@ -5,7 +5,7 @@ import (
 )
 
 // knapsack finds the most valuable pattern for one candidate, with at most left pieces of each kind. It solves the linear relaxation over the
-// dimensions and the joint rules, rounds it down, tops it up, and then, depending on care, searches and branches on fractional numbers.
+// dimensions and the joint rules, rounds it down, tops it up, and then, depending on the effortLevel, searches and branches on fractional numbers.
 // It holds scratch memory, so only one goroutine may use it.
 type knapsack struct {
 	k     *kinds
@@ -88,7 +88,7 @@ func (s *knapsack) values(value []float64) []float64 {
 	return s.lp.c
 }
 
-// maxJoint limits the rows for joint rules; the other rules are kept when rounding.
+// maxJoint limits the rows for joint rules. Rules without a row are enforced only when pieces are put into a pattern.
 const maxJoint = 12
 
 // prepare sets up the program of candidate b, with its items in the order of the last ranking.

@@ -9,8 +9,8 @@ import (
 // packing is nearly as good.
 const maxRows = 400
 
-// nearly is the fraction above the lower bound below which the program has little to add: what is left to gain is in the last candidates, which
-// aren't full.
+// nearly: a packing that costs at most this fraction more than the lower bound is hardly improved by the program. What could still be saved is in
+// the last candidates that it buys, which aren't full.
 const nearly = 0.01
 
 // worthwhile is the fraction of its cost that a packing must have saved in a round for another round to be tried.
@@ -19,8 +19,8 @@ const worthwhile = 1e-4
 // Quick is the effort for a packing that is needed at once, whatever it costs.
 const Quick = -1
 
-// Pack finds a cheap packing. effort is how much work may go beyond the fast path, in pod batches of about a microsecond; the same problem and
-// effort give the same result.
+// Pack finds a cheap packing. effort is how much work may be done, in microseconds of typical work (perEffort); the fast path is done in any case.
+// The same problem and effort give the same result.
 //
 //  1. Prices: a linear program over resources gives pieces a value.
 //  2. Greedy packing under these values, and under others as long as that is cheap.

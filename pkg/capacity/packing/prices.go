@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// prices gives each kind a value in dollars: what its resources, and its slots where rules limit how many pieces share a candidate, cost in a
-// packing in which pieces may be cut and candidates bought in fractions. That is a linear program over the sets of candidates that kinds may use:
-// candidates that serve the same kinds pool their capacity, and each set draws on the pools it may use. floors are such values under which no
-// candidate's pattern is worth more than the candidate costs: their sum over pieces is a lower bound for the cost of any packing of these pieces;
-// nil: unknown.
+// prices gives each kind a value in dollars: what a piece costs in a packing in which pieces may be cut and candidates bought in fractions. A piece
+// pays for its resources and, where rules limit how many pieces share a candidate, for its slot there. This is a linear program over the sets of
+// candidates that kinds may use: candidates that serve the same kinds pool their capacity, and each set draws on the pools it may use. floors are
+// values under which no candidate's pattern is worth more than the candidate costs, so their sum over pieces is a lower bound for the cost of any
+// packing of these pieces; nil: unknown.
 func (k *kinds) prices() (values, floors []float64) {
 	lp := &fluid{k: k}
 	lp.index()
@@ -101,8 +101,8 @@ const maxFluid = 30e6
 // maxRuleRows bounds how many rules get a row in the linear program; more rows take longer than the better prices are worth.
 const maxRuleRows = 150
 
-// findRuleRows finds the rules that may make more candidates necessary than capacity alone does: those that limit their own members, and whose
-// members need more than half as many candidates as there will be at least.
+// findRuleRows finds the rules that may make more candidates necessary than capacity alone does. Such a rule limits its own members, and makes more
+// than half as many candidates necessary as capacity alone or the strictest such rule does.
 func (f *fluid) findRuleRows(candidates float64) {
 	need := make([]float64, len(f.k.p.Rules))
 	most := candidates

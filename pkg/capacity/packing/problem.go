@@ -15,8 +15,8 @@ type Item struct {
 	Count int
 	// Candidates are those that the item may go into, as far as anything but capacity is concerned.
 	Candidates Bits
-	// Value and Floor are what Values has said of a piece, for a problem with all of these items and candidates, and others. 0: Pack computes
-	// both for all items.
+	// Value and Floor are what Values returned for a piece of this item, for a problem with at least these items and candidates. If an item has
+	// no Value, Pack computes both for all items.
 	Value, Floor float64
 }
 
@@ -91,7 +91,7 @@ type Result struct {
 	Cost float64
 	// Bound is a lower bound for the cost of any packing of the pieces that found a place, budgets aside; 0: unknown.
 	Bound float64
-	// Effort is how much was spent, in the pod batch of Pack's effort.
+	// Effort is how much work was done, measured as Pack's effort is.
 	Effort int
 }
 

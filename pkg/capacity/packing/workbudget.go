@@ -1,6 +1,6 @@
 package packing
 
-// works counts work: roughly, how many numbers were touched.
+// workBudget counts work, and says how much is left. Work is, roughly, how many numbers were touched.
 type workBudget struct {
 	knapsack *knapsack
 	lps      []*coveringLP
@@ -8,10 +8,10 @@ type workBudget struct {
 	end int
 }
 
-// The work of the fast path, which packs 100,000 pieces a second, and a few pieces within a few milliseconds.
+// The work of the fast path, as a fixed part and a part for each piece: it packs 100,000 pieces a second, and a few pieces in a few milliseconds.
 const fastWork, fastWorkPerThing = 1.5e6, 2.5e3
 
-// perEffort is how much work takes a microsecond, measured over many kinds of workloads.
+// perEffort is the work that takes a microsecond, measured over many kinds of workloads. An effort of 1 is that much work.
 const perEffort = 750
 
 func newWorkBudget(k *kinds, effort int) *workBudget {

@@ -21,8 +21,8 @@ type item struct {
 func (r *run) buy(podBatches []*podBatch, tier int) {
 	var items []item
 	var loads []load
-	// If limits leave pods out, an assignment that was even no longer is. Then fewer pods are tried, until all of them can be bought or
-	// there is one pod of each batch. The next round continues with the rest.
+	// Pods are assigned evenly to domains, but if limits leave some of them out, those that are left may not be even. Then fewer pods are tried,
+	// until nodes for all of these can be bought or there is only one pod of each batch. The next round continues with the rest.
 	for part := 1; ; part *= 4 {
 		items = r.items(podBatches, tier, part)
 		var even bool
@@ -49,8 +49,8 @@ func (r *run) buy(podBatches []*podBatch, tier int) {
 	}
 }
 
-// items returns the batches' pods to be packed. Of a batch whose pods have to be assigned to domain buckets it returns one pod in part,
-// rounded up. A batch whose affinity waits for pods of another batch is tried again once those are assigned.
+// items returns the batches' pods to be packed. If a batch's pods have to be assigned to domain buckets, it returns only the fraction 1/part of
+// them, rounded up. If a batch's affinity needs pods of another batch, the batch is tried again once those are assigned.
 func (r *run) items(podBatches []*podBatch, tier, part int) []item {
 	var items []item
 	r.claimed = map[int]int64{}
@@ -147,12 +147,12 @@ func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	}
 	even = true
 	for i, n := range out.Left {
-		even = even && (n == 0 || !items[i].assigned || !p.HoldsOne(i)) // a limit doesn't leave out what fits no candidate
+		even = even && (n == 0 || !items[i].assigned || !p.HoldsOne(i)) // pods that fit no candidate aren't left out because of a limit
 	}
 	return loads, out.Bound, even
 }
 
-// rules returns the groups over host names as counting rules among items.
+// rules returns the topology groups over host names as the packing's rules among items.
 func (r *run) rules(items []item) []packing.Rule {
 	var out []packing.Rule
 	for _, g := range r.topo.Groups {

@@ -22,7 +22,7 @@ func (p *Planner) Candidates(view *capacity.View, class *capacity.Class, opts ca
 		pool               int
 		zone, capacityType string
 	}
-	// The cheapest candidate of each.
+	// The cheapest candidate of each place.
 	best := map[place]int{}
 	var order []place
 	for b := range r.catalog.Candidates {

@@ -16,7 +16,7 @@ type domainBucket struct {
 	candidates packing.Bits
 	first      int // one of its candidates
 	site       topology.Site
-	// node is one of the bucket's nodes, nil: it holds candidates. room is how many of the batch's pods the nodes hold.
+	// node is one of the bucket's nodes; nil: the bucket holds candidates. room is how many of the batch's pods its nodes hold.
 	node *node
 	room int
 	// cost is the least that a pod costs there if it shares its node perfectly, alone the least if it has a node to itself.
@@ -115,9 +115,9 @@ func (r *run) domainBuckets(u *podBatch, candidates packing.Bits, keys []string)
 	return out
 }
 
-// openBuckets returns domain buckets of idle nodes that admit no pod of the batch yet: some will once others of the pods that are being assigned
-// are elsewhere. What is assigned to them isn't bought but placed in the next round. Nodes with other pods are left out: a plan whose pods wait for
-// each other is easily overtaken, and only an idle node is wasted otherwise.
+// openBuckets returns domain buckets of idle nodes that admit no pod of the batch yet, but may once other pods that are being assigned have other
+// domains. For pods in these buckets nothing is bought: they are placed in the next round. Nodes on which pods run are left out: in such a plan pods
+// have to be bound after others, which other changes easily prevent, and it is worth that only for nodes that would be wasted otherwise.
 func (r *run) openBuckets(u *podBatch) []*domainBucket {
 	if r.buyAll {
 		return nil
@@ -189,11 +189,11 @@ func (r *run) shareCost(u *podBatch, b int) float64 {
 	return share * r.catalog.Candidates[b].Price
 }
 
-// assign chooses a domain bucket for each of up to most pods of the batch, so that spread, affinity and anti-affinity hold over all pods
-// that are placed or assigned. Assigned pods are counted in the topology groups; unassume reverts that.
+// assign chooses domain buckets for pods of the batch, at most as many as the parameter most says, so that spread, affinity and anti-affinity hold
+// over all pods that are placed or assigned. Assigned pods are counted in the topology groups; unassume reverts that.
 //
-// kube-scheduler spreads over the domains that have nodes; here every domain counts in which nodes can be bought. Within the skew that
-// leaves, a pod goes where it is cheapest.
+// kube-scheduler spreads over the domains that have nodes. Here all domains count in which nodes can be bought. Where maxSkew leaves a choice
+// between domains, a pod goes to the cheapest.
 func (r *run) assign(u *podBatch, domainBuckets []*domainBucket, most int) {
 	for range most {
 		lowest := u.lowest(domainBuckets)
@@ -221,7 +221,7 @@ func (r *run) assign(u *podBatch, domainBuckets []*domainBucket, most int) {
 
 // choice is what the buckets are compared by.
 type choice struct {
-	// even: with one more pod there, no spread is more uneven than it may be.
+	// even: with one more pod there, no spread constraint exceeds its maxSkew.
 	even  bool
 	cost  float64
 	tally topology.Tally
@@ -240,7 +240,7 @@ func (a choice) better(b choice) bool {
 	return a.tally.Less(b.tally)
 }
 
-// lowest returns, for each of the batch's own spread constraints, the least count of a domain that the buckets can reach.
+// lowest returns, for each of the batch's own spread constraints, the least count among the domains whose buckets can take a pod.
 func (u *podBatch) lowest(domainBuckets []*domainBucket) []int {
 	out := make([]int, len(u.Spreads))
 	for i, g := range u.Spreads {

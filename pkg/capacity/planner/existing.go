@@ -25,14 +25,14 @@ func (r *run) fillOpen(u *podBatch) {
 		if len(keys) > 0 {
 			u.refusing = idle(places)
 		}
-		// If every node got one more pod, the least count over host names has risen, and there may be capacity again.
+		// If every node has got one more pod, the least count of a spread over host names has risen, so nodes may be allowed more pods.
 		if u.left == before || !u.SpreadsOverHosts() {
 			return
 		}
 	}
 }
 
-// idle returns the nodes among them that are there and on which nothing runs but daemons.
+// idle keeps those of the nodes that are initialized and on which nothing runs or is planned but daemons.
 func idle(all []*places) []*places {
 	var out []*places
 	for _, p := range all {
@@ -88,7 +88,7 @@ func valuesOf(n *node, keys []string, label func(n *node, key string) (string, b
 	return values.String()
 }
 
-// labelIfPlaced returns the label that a node would have once a pod that depends on it is there.
+// labelIfPlaced returns the label's value that a node would have once a pod which depends on that label is placed there.
 func (r *run) labelIfPlaced(n *node, key string) (string, bool) {
 	if n.planned() {
 		return r.catalog.Label(n.candidate, key)

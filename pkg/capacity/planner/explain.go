@@ -164,7 +164,7 @@ func (r *run) whyNot(u *podBatch, n *node) string {
 	if !hard.Matches(n.view.Label) {
 		return "without the labels it asks for"
 	}
-	for d, v := range u.need { // after what no free capacity would help with
+	for d, v := range u.need { // more free capacity would not have helped with the reasons above
 		if v > n.free[d] {
 			return "with too little " + r.dims.Name(d)
 		}

@@ -32,7 +32,7 @@ func (r *run) mayLearn() bool {
 		slices.ContainsFunc(r.catalog.Pools, func(p *catalog.PoolOffers) bool { return len(p.LimitBudgets) > 0 || p.Minimum })
 }
 
-// learnGangs leaves out the last gang that can't be placed with as many pods as it needs: without it, others may use that capacity.
+// learnGangs leaves out the last gang with fewer placements than it needs, or all such gangs if they are many: other pods may use their capacity.
 func (r *run) learnGangs() bool {
 	short := r.shortGangs()
 	if len(short) == 0 {
@@ -65,7 +65,7 @@ func (r *run) shortGangs() []string {
 	return slices.DeleteFunc(order, func(key string) bool { return had[key] >= needs[key] })
 }
 
-// learnDomains adds the domains that planned nodes bring to the spread groups of batches with placements that never became legal.
+// learnDomains is for batches with placements that never became legal: their spread groups count the domains of planned nodes from now on.
 func (r *run) learnDomains() bool {
 	learned := false
 	for _, u := range r.podBatches {

@@ -152,7 +152,7 @@ func (r *run) tally(u *podBatch, n *node, k int) {
 }
 
 // register enters a new node in the topology groups that change when a node appears: for a spread over a label its domain then exists, and
-// its DaemonSet pods are counted. Groups whose node filter its labels may not pass are skipped.
+// its DaemonSet pods are counted. It skips groups whose node filter excludes the node, as far as its labels are certain.
 func (r *run) register(n *node) {
 	for _, g := range r.topo.Opening {
 		if n.present[g] {
@@ -163,7 +163,7 @@ func (r *run) register(n *node) {
 			continue
 		}
 		if g.Filter != nil && !r.counts(g, n) {
-			continue // as far as its labels are certain now
+			continue // place calls register again when more labels are certain
 		}
 		if n.present == nil {
 			n.present = map[*topology.Group]bool{}
@@ -205,7 +205,7 @@ func (r *run) siteBought(b int) topology.Site {
 	return r.binSites[b]
 }
 
-// siteIfPlaced returns the site that a node would have once a pod that depends on it is there.
+// siteIfPlaced returns the topology domains that a node would have once a pod that depends on them is placed there.
 func (r *run) siteIfPlaced(n *node) topology.Site {
 	if n.planned() {
 		return r.siteBought(n.candidate)

@@ -13,8 +13,8 @@ type binding struct {
 }
 
 // order returns the placements in an order in which each one is legal if all nodes exist from the start. If some placements never become
-// legal in the order of the batches, it tries again with their batches first: a pod that counts the others on its node can't be the last.
-// Placements that never become legal are removed; learn finds out why.
+// legal in the order of the batches, it tries again with their batches first: a pod whose own constraint limits the other pods on its node may have
+// to be bound before them. Placements that never become legal are removed; learn finds out why.
 func (r *run) order() []binding {
 	out, queues := r.sequence(r.podBatches)
 	if late := leftOut(queues); len(late) > 0 {
@@ -33,8 +33,8 @@ func (r *run) order() []binding {
 	return out
 }
 
-// sequence returns an order in which each placement is legal, with the batches in turn, each as far as possible, and the placements that
-// never became legal.
+// sequence takes the batches in turn, from each as many placements as are legal then, until no more become legal. It returns this order, and the
+// queues with the placements that never became legal.
 func (r *run) sequence(podBatches []*podBatch) ([]binding, []*queue) {
 	r.ordering = true
 	r.topo.Restore()

@@ -13,7 +13,7 @@ import (
 // compared by identity: a caller that changes a type must pass a new slice. A Planner is not safe for concurrent use.
 type Planner struct{ memory catalog.Memory }
 
-// NewPlanner returns a planner without a catalog.
+// New returns a planner without a catalog.
 func New() *Planner { return &Planner{} }
 
 // Decide makes one plan.

@@ -28,11 +28,11 @@ type podBatch struct {
 	asks  catalog.Asks
 	// candidates are the candidates that may be bought for the batch, apart from capacity.
 	candidates packing.Bits
-	// offered are those of them that are bought for it: without special hardware, unless that is needed. spared: some were left out;
-	// special: it may use all, since nothing else holds its pods.
+	// offered are those of the candidates that may be bought for it now: without special hardware, unless that is needed. spared: special hardware
+	// was left out. special: the batch may use all candidates, since nothing else holds its pods.
 	offered         packing.Bits
 	spared, special bool
-	// keysKept is the cached result of keysNow, keysAt the value of topology.changes it belongs to.
+	// keysKept is the cached result of keysNow, keysAt the value of topology.Groups.Changes it belongs to.
 	keysKept []string
 	keysAt   int
 
@@ -50,7 +50,7 @@ type podBatch struct {
 type holder struct {
 	pod   capacity.PodRef
 	owner types.UID
-	class *capacity.Class // with a pod of that owner
+	class *capacity.Class // with owner: the class, with one of this owner's pods
 }
 
 // placed is pods of a batch on a node.
@@ -120,7 +120,7 @@ func (u *podBatch) dropped(kind topology.Step) int {
 	return n
 }
 
-// relaxed sets what the batch requires now that level preferences have been dropped: of its preferred node terms, the heaviest one left counts
+// relaxed sets what the batch requires when u.level preferences have been dropped. The heaviest preferred node term that has not been dropped counts
 // as required.
 func (u *podBatch) relaxed() {
 	u.asks = catalog.Asks{Terms: u.Terms, Tolerations: u.Tolerations, Preferred: u.dropped(topology.ToleratePreferNoSchedule) > 0, Scheduler: u.Scheduler()}

@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 )
 
-// maxMessage limits the length of a refusal's message, maxReason that of one pool's part of it, in bytes; maxPaused that of why a pool's
-// launches are paused: since when, what lifts the pause, for what, and the cause.
+// maxMessage limits the length of a refusal's message in bytes, and maxReason the length of one pool's part of it. maxPaused limits the text about a
+// pool's paused launches, which is longer: it says since when, what lifts the pause, for what, and the cause.
 const (
 	maxMessage = 900
 	maxReason  = 250

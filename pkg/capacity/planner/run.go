@@ -45,12 +45,12 @@ type run struct {
 	// ordering: all nodes are known, and the placements are being put in order. tookBack: some placements were taken back. resumes:
 	// planning continues for what was taken back.
 	ordering, tookBack, resumes bool
-	// expects: some pods of this round are left for the next, since others make existing nodes possible for them. buyAll: no pod is left
-	// so, since the others weren't placed.
+	// expects: openBuckets got pods in this round. These are left for the next round: existing nodes admit them only after others are placed.
+	// buyAll: the last round placed no pod, so openBuckets are not used, and nodes are bought for all pods.
 	expects, buyAll bool
 
-	// alone selects the cost model for zones and other domains: a node per pod, or nodes that are shared perfectly. ambiguous: the two
-	// models lead to different choices.
+	// alone selects the cost model for zones and other domains. If true, each pod has a node to itself; if false, pods share nodes perfectly.
+	// ambiguous: the two models lead to different choices.
 	alone, ambiguous bool
 }
 
@@ -210,7 +210,7 @@ func (r *run) decide() {
 		if left == 0 {
 			return
 		}
-		// Pods that were to follow others to existing nodes don't wait for others that can't be bought for.
+		// Pods that were left for existing nodes (expects) wait for other pods. If those can't be placed, nodes are bought for all.
 		stuck := left == before
 		if r.buyAll, r.expects = stuck && r.expects, false; r.buyAll {
 			continue

@@ -47,7 +47,7 @@ func (u *podBatch) remove(from *node, n int) {
 	u.placed = slices.DeleteFunc(u.placed, func(p placed) bool { return p.n == 0 })
 }
 
-// shapesWithin finds the offerings. For the pools in strict it omits those that take more of a limit than the plan's own candidate.
+// shapesWithin finds the offerings. In the pools in strict it omits offerings that take more of a limit than the node's own candidate.
 func (r *run) shapesWithin(strict map[int]bool) {
 	known := map[string]*shape{}
 	var key []byte
@@ -112,7 +112,7 @@ func (r *run) shape(n *node, strict bool) *shape {
 	}
 	like := c.Compatibility(n.candidate, n.fixed)
 	var candidates []int
-	enough := 0 // types found so far; each comes with its other zones
+	enough := 0 // the number of types found so far; all zones of a type are found together
 	for _, ways := range c.WaysOf(p, x.LabelChoice, x.Offer) {
 		if enough >= capacity.MaxFleetTypes && !p.Minimum {
 			break

@@ -21,13 +21,13 @@ type Catalog struct {
 	dims       *Dims
 	// Tiers are the candidates by weight of their pools, highest first.
 	Tiers []packing.Bits
-	// budgets is the number of limits and capacity reservations. reserved is how many instances are left in capacity reservations, by
-	// budget.
+	// budgets is the number of budgets: pool limits and capacity reservations are numbered together. reserved is how many instances a capacity
+	// reservation has left, by its number.
 	budgets  int
 	reserved map[int]int
 	// Special are the candidates of special hardware.
 	Special packing.Bits
-	// Surcharged: capacity that the cloud recommends to leave counts as dearer than it is.
+	// Surcharged: there are candidates whose price is raised by leavingCosts.
 	Surcharged bool
 	// matched are the candidates that satisfy a pod's demands on nodes, by Asks.id.
 	matched map[string]packing.Bits
@@ -36,7 +36,7 @@ type Catalog struct {
 	rooms [][]int64
 }
 
-// leavingCosts is by how much capacity that the cloud recommends to leave counts as dearer: what is hardly dearer is preferred to it.
+// leavingCosts multiplies the price of capacity that the cloud recommends moving off (Offer.Leaving): what costs less than that is preferred.
 const leavingCosts = 1.1
 
 // PoolOffers is a pool with the instance types that its requirements allow.

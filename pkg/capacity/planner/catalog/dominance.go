@@ -27,11 +27,11 @@ next:
 	return kept
 }
 
-// Lasting reports whether nothing is known against the candidate's capacity being there for a while.
+// Lasting reports whether the candidate's capacity is likely to be available for a while: it is neither Unsettled nor Leaving.
 func (x *Candidate) Lasting() bool { return !x.Offer.Unsettled && !x.Offer.Leaving }
 
-// replaces reports whether candidate a, which costs no more than b, has all of b's capacity, takes no more from any budget, and may be bought
-// wherever b may.
+// replaces reports whether candidate a, which costs no more than b, has at least b's capacity in each dimension, takes no more from any budget, and
+// is Lasting if b is.
 func (c *Catalog) replaces(a, b int) bool {
 	if c.Candidates[b].Lasting() && !c.Candidates[a].Lasting() {
 		return false

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// maxCombined limits the combinations of values of a pool's open labels that are listed for all demand together, and for one node term
-	// where those are too many.
+	// maxCombined is how many combinations of values of a pool's open labels may be listed for all demand together. If there are more, each node
+	// term of the demand gets its own combinations, at most as many.
 	maxCombined = 64
-	// maxLabelChoices limits the choices of a pool, and maxListed how often its types are listed, once per choice. What asks for values beyond
-	// that is planned once the others have their nodes, since a choice is listed only while somebody asks for it.
+	// maxLabelChoices limits the label choices of a pool. maxListed limits choices times types, since each choice lists all types. Pods that ask for
+	// values beyond these limits are planned later: a choice is listed only as long as pods ask for it, so theirs is listed when others have nodes.
 	maxLabelChoices = 512
 	maxListed       = 40_000
 )
@@ -83,8 +83,8 @@ func (p *PoolOffers) openLabels(mentioned *Mentions) []labelChoice {
 	return out
 }
 
-// suiting narrows the values to those that suit a term, and to at most maxCombined combinations; false: the pool has no node for it. Where the
-// term doesn't ask for a key, one value does, unless pods are counted by it.
+// suiting narrows the values to those that suit a term, and to at most maxCombined combinations. ok is false if the pool has no node for the term.
+// If the term doesn't ask for a key, only the first value is kept, unless pods are counted by the key.
 func suiting(open []openLabel, term capacity.Requirements) (out []openLabel, ok bool) {
 	combined := 1
 	for _, l := range open {
@@ -129,8 +129,8 @@ func (p *PoolOffers) combine(open []openLabel) []labelChoice {
 	return out
 }
 
-// openValues returns the values to consider for a key with the requirement r of its pool. The first is for demand that doesn't ask for
-// the key: absence if the pool allows it, since without any value the node would not satisfy a pool that doesn't.
+// openValues returns the values to consider for a key with the requirement r of its pool. The first is for demand that doesn't ask for the key: no
+// label if the pool allows nodes without it, and otherwise a value that the pool allows, because its nodes must have one.
 func openValues(r capacity.Requirement, asked []capacity.Requirements, counted bool) (out []labelValue) {
 	add := func(v labelValue) {
 		if !slices.Contains(out, v) {

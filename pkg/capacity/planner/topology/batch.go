@@ -11,7 +11,7 @@ import (
 // Batch is what constraints on other pods need to know of a pod batch.
 type Batch struct {
 	*capacity.Class
-	// All are its constraints with all preferences, owned those that are in force.
+	// All are its constraints, with all its preferences. Owned are those in force.
 	All, Owned []Constraint
 	// Member are the groups that count its pods.
 	Member []*Group
@@ -128,8 +128,8 @@ func (u *Batch) RoomOn(node, k int, all hosts) int {
 	return k
 }
 
-// Even reports whether the batch's own constraints that spread its pods over labels hold with one more pod in the given domains, if
-// lowest are the least counts.
+// Even reports whether the batch's own constraints that spread its pods over labels hold with one more pod in the given domains. lowest has the
+// least count of a domain for each of these constraints.
 func (u *Batch) Even(where Site, lowest []int) bool {
 	i := 0
 	for k := range u.Owned {

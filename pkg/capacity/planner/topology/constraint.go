@@ -5,7 +5,7 @@ type Constraint struct {
 	Kind   kind
 	Effect effect
 	Group  *Group
-	// Step is the preference that it is, required if it is none; Rank is its position among those.
+	// Step is the kind of preference that the constraint is, or required. Rank is its position among the batch's constraints of that Step.
 	Step Step
 	Rank int
 	// skew is how many more pods a domain may have than the one with the fewest, if the constraint spreads pods.
@@ -23,7 +23,7 @@ type kind interface {
 	allows(o *Constraint, u *Batch, domain int, ok bool) bool
 	// room returns how many more pods of the batch, at most k, a constraint over nodes allows on one.
 	room(o *Constraint, u *Batch, node, k int, all hosts) int
-	// Refusal says that no node that could be launched satisfies the constraint; "": that can't be the reason.
+	// Refusal returns the text that no node which could be launched satisfies the constraint; "": this can't be why pods are refused.
 	Refusal(o *Constraint, u *Batch) string
 	// Explain names the constraint.
 	Explain(o *Constraint) string

@@ -20,14 +20,14 @@ type Group struct {
 	selected []podSelector
 	// Filter tells which nodes count, for spread; nil: all that have the key.
 	Filter *nodeFilter
-	// byKind: no selector but the kind of the constraint says which pods are counted (Groups.counters).
+	// byKind: which pods are counted is decided by the kind of the constraint (Groups.counters), not by a selector.
 	byKind bool
-	// Daemons are those whose pods are counted, repelling those whose pods have this anti-affinity term, by position.
+	// Daemons are the DaemonSets whose pods are counted, Repelling those whose pods have this anti-affinity term, by position.
 	Daemons, Repelling []int
 
 	// asked is how many pod batches have a constraint in force that uses the group.
 	asked int
-	// Counts is the number of matching pods, owners the number of pods that have this anti-affinity term, by domain.
+	// Counts is the number of matching pods, Owners the number of pods that have this anti-affinity term, by domain.
 	Counts, Owners map[int]int
 	// Nodes is the number of nodes that count, by domain: these are the domains that spread considers.
 	Nodes  map[int]int
@@ -168,7 +168,7 @@ func (g *Group) findLowest(planned func(func(node int))) {
 	planned(each)
 }
 
-// LearnDomains makes the domains that planned nodes have brought count from the start. It returns false if all of them do already.
+// LearnDomains makes the domains of planned nodes count from the start of the next attempt. It returns false if all of them do already.
 func (g *Group) LearnDomains() (learned bool) {
 	if g.Host {
 		learned, g.HostFromZero = !g.HostFromZero, true

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// hostPort is the kind of host ports: one pod of a node may use it.
+// hostPort is the kind of host ports: only one pod on a node may use a port.
 type hostPort struct{}
 
 // hostPorts makes a group for each host port, or for each of its addresses if demand names addresses.

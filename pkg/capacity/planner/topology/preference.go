@@ -6,7 +6,7 @@ type Step int
 // required is no preference.
 const required Step = -1
 
-// The steps are in Karpenter's order (PK-5), without its first: alternative required terms are considered together here, not one by one.
+// The steps are in Karpenter's order. Its first step is missing: it drops required node terms one by one, while here all are considered together.
 const (
 	dropPreferredAffinity Step = iota
 	dropPreferredAntiAffinity

@@ -1,6 +1,6 @@
 package topology
 
-// Site holds the topology domain of a node, or of a node to be launched, for each key in topology.keys; -1 if it lacks the label.
+// Site holds the topology domain of a node, or of a node to be launched, for each key in Groups.keys; -1 if the node lacks the label.
 type Site []int
 
 // Of returns the domain for a group over a label.
