@@ -15,7 +15,7 @@ type candidate struct {
 	claim *karpv1.NodeClaim
 	node  *corev1.Node     // nil: it doesn't exist
 	pool  *karpv1.NodePool // nil: none
-	// watched is since when this process has seen pod events.
+	// watched is when this process began to watch pod events.
 	watched time.Time
 }
 
@@ -31,7 +31,7 @@ type cluster struct {
 	nodes      corelisters.NodeLister
 }
 
-// index makes candidates available by name.
+// index fills the maps of the cluster from its candidates.
 func (s *cluster) index() {
 	s.byNode, s.byUID, s.byName = map[string]*candidate{}, map[string]*candidate{}, map[string]*candidate{}
 	for _, m := range s.candidates {

@@ -199,7 +199,7 @@ func (r *Requests) restart(ctx context.Context, of types.NamespacedName) (*appsv
 		return nil, fmt.Errorf("a roll-out of Deployment %s: %w", of, err)
 	}
 	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion}, // nothing has changed since it was read
+		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion}, // refused if it has changed since it was read
 		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]string{
 			annotationRestartedAt: r.clock.Now().UTC().Format(time.RFC3339)}}}},
 	})

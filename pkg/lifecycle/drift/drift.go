@@ -159,8 +159,8 @@ func (d *Conditions) reasonOf(ctx context.Context, claim *karpv1.NodeClaim, pool
 	return reason, unknown
 }
 
-// outdated reports whether annotations have another hash than the object has now. A new leader writes that of an edit that was made while
-// nobody led. Claims that it creates before have the new hash already: they have not drifted.
+// outdated reports whether annotations have another hash than the object has now. If the object was edited while there was no leader, the next leader
+// writes the new hash. Claims that it creates before it does so have the new hash already: they have not drifted.
 func outdated(annotations map[string]string, now karpenter.Stamp) bool {
 	return now.Current(annotations) && !now.On(annotations)
 }
