@@ -64,7 +64,7 @@ func (o *Ownership) TakesOver() bool {
 	return true
 }
 
-// free waits until no other controller owns nodes and claims, and calls held when one is known to. Pods that need capacity meanwhile are
+// free waits until no other controller owns nodes and claims, and calls held once it is known that one does. Pods that need capacity meanwhile are
 // refused with the reason.
 func (o *Ownership) free(ctx context.Context, held func()) bool {
 	for why := o.Hold(); why != nil; why = o.Hold() {

@@ -68,7 +68,7 @@ func (r *recreation) reconcile(ctx context.Context, l *life) (time.Duration, err
 		return 0, err
 	}
 	if verdict != alive {
-		r.booting.put(l.claim.Name, booting{}) // the cloud controller manager may not see it either and have deleted the Node, whether its event is found or not
+		r.booting.put(l.claim.Name, booting{}) // the cloud controller manager may not see it either and have deleted the Node, with an event or without
 		return lookEvery, nil                  // liveness decides what the other verdicts mean
 	}
 	if wait, ended, err := r.deletedByOthers(ctx, l); ended || wait > 0 || err != nil {

@@ -45,7 +45,7 @@ func (o *offers) offer(ctx context.Context) {
 	}
 	v.Pools, v.Demand = nil, demand(waiting)
 	for i, n := range v.Nodes {
-		if n.InFlight { // for pods that are planned there, no better than what they have
+		if n.InFlight { // no better than the nodes in flight that the pods wait for already
 			shut := *n
 			shut.Closed = true
 			v.Nodes[i] = &shut

@@ -45,7 +45,7 @@ type View struct {
 	pod  func(types.UID) *corev1.Pod // a pending one; nil for others
 	// Existing are the nodes of the snapshot, for the ledger.
 	Existing map[string]Existing
-	// chunks are those of CapacityBuffers. Pods may take their capacity, so it is free.
+	// chunks are those of CapacityBuffers. Pods may take their capacity, so it counts as free.
 	chunks buffers.Chunks
 }
 
