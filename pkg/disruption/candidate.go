@@ -25,7 +25,7 @@ func (m *candidate) uid() string { return string(m.claim.UID) }
 type cluster struct {
 	candidates []*candidate
 	pools      []*karpv1.NodePool
-	byNode     map[string]*candidate // of those with a Node, by its name
+	byNode     map[string]*candidate // candidates with a Node, by the Node's name
 	byUID      map[string]*candidate
 	byName     map[string]*candidate
 	nodes      corelisters.NodeLister

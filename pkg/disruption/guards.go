@@ -82,7 +82,7 @@ func protection(m *candidate, bound []*corev1.Pod, now time.Time, drift bool) *p
 	var by *protector
 	for _, p := range bound {
 		yes, until := pods.DoNotDisrupt(p, now)
-		if yes && !objects.Ended(p) && !pods.Terminating(p) && (by == nil || p.UID < by.pod.UID) { // always the same one
+		if yes && !objects.Ended(p) && !pods.Terminating(p) && (by == nil || p.UID < by.pod.UID) { // always the same pod, so that the event stays the same
 			by = &protector{pod: p, until: until}
 		}
 	}

@@ -61,7 +61,7 @@ func (mv *move) late(missing error, now time.Time) bool {
 // source is a node of a move, as of the last pass.
 type source struct {
 	*candidate
-	pods    int // that have to move, when the move began
+	pods    int // how many have to move, as of the beginning of the move
 	tainted bool
 	tried   bool // a deletion of its claim was tried
 	gone    bool // its claim doesn't exist any more

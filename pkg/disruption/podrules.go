@@ -43,7 +43,7 @@ type knownPod struct {
 	// covering are the budgets that select it, as of version.
 	covering []int32
 	version  int
-	round    int // when it was last seen
+	round    int // in which the pod was last seen
 }
 
 // retryClass is how long it is remembered that a pod has no class.

@@ -217,7 +217,7 @@ func (r *replacements) advance(ctx context.Context, d *decision, avoid []string,
 // prepare cordons the node and asks for capacity for its pods. It returns true when the node may be drained.
 func (r *replacements) prepare(ctx context.Context, d *decision, avoid []string, now time.Time) (bool, error) {
 	if d.node == nil || d.node.DeletionTimestamp != nil || d.node.Labels[karpv1.NodeInitializedLabelKey] != "true" ||
-		d.pool != nil && d.pool.Spec.Replicas != nil { // the launch controller keeps the pool at its replicas
+		d.pool != nil && d.pool.Spec.Replicas != nil { // pkg/staticpool launches another node when this one has ended
 		return false, nil
 	}
 	bound, err := pods.OnNode(r.pods, d.node.Name)

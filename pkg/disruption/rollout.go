@@ -125,7 +125,7 @@ func (r *rollOuts) observe(ctx context.Context, s *cluster, now time.Time) (errs
 			}
 		case p.launched(m) && m.claim.DeletionTimestamp == nil && condition(m.claim, karpv1.ConditionTypeInitialized) == nil && now.Sub(m.claim.CreationTimestamp.Time) < canaryMost:
 			p.young = append(p.young, m.claim.Name)
-			if m.pool.Spec.Replicas != nil && p.Launched.Before(m.claim.CreationTimestamp.Time) { // a spare
+			if m.pool.Spec.Replicas != nil && p.Launched.Before(m.claim.CreationTimestamp.Time) { // a spare, which is the canary of a static pool
 				p.Canaries, p.Launched = append(p.Canaries, m.claim.Name), m.claim.CreationTimestamp.UTC()
 			}
 		}

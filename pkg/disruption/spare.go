@@ -98,7 +98,7 @@ func (p *spares) publish(wanted map[string]bool) {
 // staticNodes are the nodes of a static pool in a pass.
 type staticNodes struct {
 	live    int64       // claims that aren't ending
-	drifted []*decision // those that are to be replaced, the first one first
+	drifted []*decision // those that are to be replaced, the one that drifted first comes first
 	settled bool        // all nodes are initialized, those of the present template for long enough
 	spare   bool        // one may be a spare: it isn't initialized, or it has the present template and hasn't drifted
 	fresh   *candidate  // one that takes the place of a drifted node; nil: there is none

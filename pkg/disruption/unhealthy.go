@@ -43,7 +43,7 @@ type unhealthy struct {
 // unhealthyNode is what is known of an unhealthy node.
 type unhealthyNode struct {
 	fault *repair.Fault
-	// blocked is why it isn't repaired, told when that was last said.
+	// blocked is why it isn't repaired, told is when an event last said that.
 	blocked error
 	told    time.Time
 	// from is since when it is to be repaired; zero: it is tolerated, or blocked.
@@ -110,7 +110,7 @@ func (u *unhealthy) observe(s *cluster, now time.Time) {
 // block finds out what keeps an unhealthy node from being repaired now, and says so.
 func (u *unhealthy) block(n *unhealthyNode, m *candidate, breaker repair.Breaker, now time.Time) {
 	n.blocked = breaker.Open(poolOf(m), m.claim.Labels[corev1.LabelTopologyZone])
-	if n.blocked == nil && n.from.IsZero() { // else its replacement may have been launched already
+	if n.blocked == nil && n.from.IsZero() { // once its repair has begun, its replacement may have been launched already
 		n.blocked = u.held(poolOf(m), m.claim.CreationTimestamp.Time)
 	}
 	switch {

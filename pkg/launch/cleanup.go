@@ -86,7 +86,7 @@ func (cl *cleanup) fail(ctx context.Context, by provisioning.Requester, claims [
 		}
 		this := c
 		if now != nil {
-			this = now // it may have been written since
+			this = now // with what was written to the claim since
 		}
 		cl.calls.background(ctx, func() { cl.giveUp(ctx, this, reason, why) })
 	}

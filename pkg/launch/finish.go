@@ -281,7 +281,7 @@ func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1
 	}
 	for _, r := range rejected {
 		if f.spending.RejectedByFilters(c.Name, f.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false) {
-			continue // they run again in the pod's own scheduling cycle
+			continue // the filters run again in the pod's own scheduling cycle
 		}
 		klog.FromContext(ctx).V(2).Info("The filters refuse a planned pod on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)

@@ -50,7 +50,7 @@ type nodeStates struct {
 	seen    map[string]ledger.NodeStatus // managed nodes that are in the scheduler's cache
 	objects map[string]*corev1.Node      // the same nodes
 	storage *storage.Capacities
-	devices *devices.Source // nil: the setting is off
+	devices *devices.Source // nil: dynamicResources is off
 	// usable are the shapes of which a pod could use the devices that have been published for a node, by Node name; see lockKnowing.
 	usable map[string][]string
 	taints func(*corev1.Node) []corev1.Taint

@@ -85,7 +85,7 @@ func (o *Ownership) free(ctx context.Context, held func()) bool {
 func (o *Ownership) RefuseHeld(ctx context.Context, uids []types.UID, why error) {
 	o.refusals.Refuse(ctx, uids, "nothing can be launched: "+why.Error(), false)
 	if o.Hold() == nil {
-		o.triggers.Changed() // it was over before they were refused
+		o.triggers.Changed() // the pause was over before the pods were refused
 	}
 }
 

@@ -149,7 +149,7 @@ func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, 
 	}
 	for _, claims := range later {
 		r.calls.wg.Go(func() {
-			_ = panics.Catch(ctx, "launch", func() error { // as for those that recovery resumes
+			_ = panics.Catch(ctx, "launch", func() error { // logged by Catch: it would end the next leader, too
 				r.resume(ctx, claims[0].LaunchBatch, claims, all)
 				return nil
 			})

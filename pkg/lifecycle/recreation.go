@@ -45,7 +45,7 @@ type recreation struct {
 
 // booting is a Node that was created ahead of its kubelet, as this leader last saw it.
 type booting struct {
-	uid types.UID // empty: not known, or its absence means nothing
+	uid types.UID // empty: not known, or it doesn't matter who deleted it
 	// since is when it was first missed; zero: it exists.
 	since time.Time
 }

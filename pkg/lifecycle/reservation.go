@@ -20,7 +20,7 @@ import (
 const lapseAge = 2 * time.Minute
 
 // reservationEnd finds nodes whose capacity reservation is over. Their instances run on, and are billed, as on-demand ones; their claims and Nodes
-// get the labels of such.
+// get the labels of on-demand ones, too.
 type reservationEnd struct {
 	nodes    *nodes
 	claims   claims

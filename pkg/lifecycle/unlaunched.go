@@ -171,7 +171,7 @@ func newClaimSet(claims []karpv1.NodeClaim) claimSet {
 func batchOf(claim *karpv1.NodeClaim) *capacity.LaunchBatch {
 	w, err := karpenter.BatchOf(claim)
 	if err != nil || w == nil || w.Token == "" {
-		return nil // such a record can't have been launched from, either
+		return nil // nothing can have been launched from such a record
 	}
 	return w
 }

@@ -26,7 +26,7 @@ type Chunks struct {
 	planning   *planning
 	ownership  Ownership
 	changed    func()
-	waits      time.Time // since when pods come first; only the planner's goroutine uses it
+	waits      time.Time // since when chunks wait because pods come first; only the planner's goroutine uses it
 
 	mu sync.Mutex
 	// set: the buffers are known. kept: their chunks have been looked at since.

@@ -78,7 +78,7 @@ func (g *Gatherer) Gather(ctx context.Context) ([]ledger.Waiting, map[pending.Gr
 	return g.queued(), gangs
 }
 
-// queued returns the pods that wait for a plan, in order. With many pods, sorting them takes longer than anybody may hold the ledger's lock.
+// queued returns the pods that wait for a plan, in order. With many pods, sorting takes too long to hold the ledger's lock meanwhile.
 func (g *Gatherer) queued() (out []ledger.Waiting) {
 	g.reservations.Read(func(l ledger.Reader) { out = l.QueuedPods() })
 	return ledger.InOrder(out)

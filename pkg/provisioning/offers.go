@@ -63,7 +63,7 @@ func (o *offers) offer(ctx context.Context) {
 		return
 	}
 	o.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
-		l.Reassign(placements, freed) // no pools, no new nodes
+		l.Reassign(placements, freed) // the plan was made without pools, so it has no new nodes
 	}})
 	klog.FromContext(ctx).V(2).Info("Waiting pods get new capacity", "pods", len(plan.Placements), "waiting", len(waiting))
 }

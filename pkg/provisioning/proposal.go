@@ -52,7 +52,7 @@ type Terms struct {
 // Outcome is what has become of a Proposal. Pods that are refused are listed in its plan.
 type Outcome struct {
 	Claims map[string]*capacity.Claim // by planned node
-	// Why is why nodes have left the plan, or why nodes for no pods are only a probe; empty: all are launched.
+	// Why is why nodes were removed from the plan, or why nodes for no pods are only a probe; empty: all are launched.
 	Why string
 	// Paused: a breaker stops all of the nodes, which are for no pods.
 	Paused bool

@@ -44,7 +44,7 @@ const (
 type move struct {
 	pods  []*corev1.Pod // the pods at the last request
 	avoid []string      // the nodes to avoid, likewise
-	asked bool          // since the last try
+	asked bool          // Replace was called since the last try, and capacity is missing
 	tries int
 	next  time.Time // no retry before
 	why   string    // what was missing at the last try

@@ -25,7 +25,7 @@ type attempt struct {
 	// successors are the pods that will be created in place of the placements' pods; from are the nodes that the placements' pods leave.
 	successors []*corev1.Pod
 	from       []string
-	pods       map[types.UID]*corev1.Pod // as they are now, of all of its nodes
+	pods       map[types.UID]*corev1.Pod // all pods on the move's nodes, as they are now
 	fenced     bool
 	// why the move can't be made; empty: it can, as far as is known.
 	why string

@@ -314,7 +314,7 @@ func expected(shown, planned map[string]int64, drivers []string) map[string]int6
 	maps.DeleteFunc(out, func(d string, _ int64) bool { return !slices.Contains(drivers, d) })
 	for d, k := range planned {
 		if slices.Contains(drivers, d) {
-			continue // no limit, or reported
+			continue // the driver is there: its limit is reported, or it has none
 		}
 		if out == nil {
 			out = map[string]int64{}

@@ -1,4 +1,4 @@
-// Package pdb answers what PodDisruptionBudgets allow, from an informer's cache. It knows neither nodes nor why somebody asks.
+// Package pdb answers what PodDisruptionBudgets allow, from an informer's cache. It knows neither nodes nor what its answers are for.
 package pdb
 
 import (
