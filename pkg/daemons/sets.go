@@ -56,8 +56,8 @@ type daemonSet struct {
 	next     *capacity.DaemonSet // as List returns it; nil if template is
 }
 
-// Admit changes a pod as the API server's admission will, like those of DaemonSets: its priority, what its RuntimeClass adds, and the defaults of
-// LimitRanges.
+// Admit changes any pod as the API server's admission will, and as is done for pods of DaemonSets: its priority, what its RuntimeClass adds, the
+// defaults of LimitRanges.
 func (d *Sets) Admit(pod *corev1.Pod) { d.rules.admit(pod) }
 
 // New returns Sets that watch through the informers. Call it before they start.

@@ -15,7 +15,7 @@ type candidate struct {
 	claim *karpv1.NodeClaim
 	node  *corev1.Node     // nil: it doesn't exist
 	pool  *karpv1.NodePool // nil: none
-	// watched is since when this process has seen pod events.
+	// watched is when this process began to watch pod events.
 	watched time.Time
 }
 
@@ -25,13 +25,13 @@ func (m *candidate) uid() string { return string(m.claim.UID) }
 type cluster struct {
 	candidates []*candidate
 	pools      []*karpv1.NodePool
-	byNode     map[string]*candidate // of those with a Node, by its name
+	byNode     map[string]*candidate // candidates with a Node, by the Node's name
 	byUID      map[string]*candidate
 	byName     map[string]*candidate
 	nodes      corelisters.NodeLister
 }
 
-// index makes candidates available by name.
+// index fills the maps of the cluster from its candidates.
 func (s *cluster) index() {
 	s.byNode, s.byUID, s.byName = map[string]*candidate{}, map[string]*candidate{}, map[string]*candidate{}
 	for _, m := range s.candidates {

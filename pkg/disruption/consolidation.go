@@ -20,31 +20,31 @@ import (
 // Consolidation plans which used nodes to empty, and reserves capacity elsewhere for the pods of those that are due. All methods return at
 // once.
 type Consolidation interface {
-	// Ask asks for a pass. It is made when no demand waits; a newer request replaces one that hasn't begun.
+	// Ask asks for a pass, which the planner makes when no demand waits. A newer request replaces one whose pass hasn't begun.
 	Ask(r *consolidation.Request)
 	// Result returns what the last finished pass has found, once; nil: nothing new.
 	Result() *consolidation.Result
-	// Ready is told the reschedulable pods that are on each of a move's nodes now. It extends the reservations by a minute, and reports whether
+	// Ready gets the reschedulable pods that are on each of a move's nodes now. It extends the reservations by a minute, and reports whether
 	// there is capacity for all of them on initialized nodes; otherwise the error says why the move can't be made any more (given up for
 	// demand, a pod without reservation, capacity lost), or is nil while nodes are being launched.
 	Ready(key string, now map[string][]*corev1.Pod) (ready bool, err error)
 	// Begin does what Ready does, and begins the move: pending pods can't take its capacity any more. After an error it has not begun.
 	Begin(key string, now map[string][]*corev1.Pod) error
-	// Surge begins a move for some of its pods, whose Deployments replace them by pods of other ReplicaSets; Begin follows. After an error it has not
-	// begun.
+	// Surge begins a move for the pods in surging only: roll-outs of their Deployments replace them by pods of other ReplicaSets. Begin follows for
+	// the rest. After an error the move has not begun.
 	Surge(key string, now map[string][]*corev1.Pod, surging []*corev1.Pod) error
 	// Keep extends the reservations of a move that has begun by another minute.
 	Keep(key string)
 	// Forget releases what is left of a move's reservations and lifts the cordon of its nodes that are not being removed.
 	Forget(key string)
-	// Leave gives up the moves that need a node and have not begun, because the node has to end.
+	// Leave gives up the moves that empty this node or put pods on it, unless they have begun: the node has to end.
 	Leave(node string)
 }
 
 const (
-	// askEvery is the shortest time between two requests, askAgain how long the planner has for an answer. If it computes
-	// long, it is asked less often: askShare times that is the shortest time between two requests then, so that passes over large clusters take
-	// a tenth of a processor.
+	// askEvery is the shortest time between two requests. It is longer if the planner's last pass took long: askShare times as long as that
+	// pass, so that passes over large clusters take a tenth of a processor. askAgain is how long the planner has for an answer; after
+	// that it is asked again.
 	askEvery = 10 * time.Second
 	askShare = 10
 	askAgain = 5 * time.Minute
@@ -69,11 +69,11 @@ type consolidations struct {
 
 // asking is when the planner was asked for moves, and with what.
 type asking struct {
-	// asked is when the request was made that isn't answered yet; zero: there is none. last is when the last one was made, every how long to
-	// wait after that.
+	// asked is when the request was made that isn't answered yet; zero: there is none. last is when the last request was made, answered or not,
+	// and every is how long to wait after that until the next one.
 	asked, last time.Time
 	every       time.Duration
-	// templates are what nodes were launched from at that time, by pool.
+	// templates are what nodes were launched from when the last request was made, by pool.
 	templates map[string]string
 }
 
@@ -153,7 +153,7 @@ func (c *consolidations) ask(s *cluster, now time.Time) (time.Duration, error) {
 	switch {
 	case !c.asked.IsZero() && now.Sub(c.asked) < askAgain:
 		return 0, nil
-	case c.moves.takeEnded(): // what they used is free again
+	case c.moves.takeEnded(): // the capacity that the ended moves used is free again
 	case now.Sub(c.last) < max(askEvery, c.every):
 		return max(askEvery, c.every) - now.Sub(c.last), nil
 	}

@@ -46,16 +46,16 @@ type Config struct {
 	NodeClass *cloudprovider.NodeClassKind
 	// Consolidation plans which used nodes to empty; nil: used nodes are kept. It calls Changed when there is a result.
 	Consolidation Consolidation
-	// Class returns the class of the pod's successor; the error says why no capacity can be planned for it.
+	// Class returns the equivalence class of the pod that replaces this one; the error says why no capacity can be planned for it.
 	Class func(pod *corev1.Pod) (*capacity.Class, error)
 	// Ours reports whether our scheduler places the pod.
 	Ours func(pod *corev1.Pod) bool
-	// Price returns what a claim's node costs now, as consolidation.Candidate.Price has it.
+	// Price returns what a claim's node costs now; consolidation.Candidate.Price says what that includes.
 	Price func(claim *karpv1.NodeClaim) (dollarsPerHour float64, known bool)
 	// Taken returns when the capacity that a claim's instance runs on is taken back, and why; false: never, or that is unknown.
 	Taken func(claim *karpv1.NodeClaim) (at time.Time, why string, ok bool)
-	// Health tells which instances fail the cloud's checks. HoldsRepair returns why the spending guard stops the repair of a node of the pool
-	// that was launched then, or nil. Both may be left out.
+	// Health tells which instances fail the cloud's checks. HoldsRepair returns why the spending guard stops the repair of a node, or nil; it gets
+	// the node's pool and when the node was launched. Both may be left out.
 	Health      cloudprovider.Health
 	HoldsRepair func(pool string, launched time.Time) error
 	// Lost is called for a claim whose instance the cloud takes back for lack of capacity, Leaving for one whose capacity it recommends to leave;
@@ -63,14 +63,14 @@ type Config struct {
 	Lost, Leaving func(claim *karpv1.NodeClaim)
 	// Ending is called with the reason before a claim is deleted. It returns at once.
 	Ending func(ctx context.Context, claim, reason string)
-	// CauseKnown reports whether Ending knows why the instance of a claim has ended that Dovetail has not terminated. It returns at once: while
-	// the answer is false, which must not last, the claim isn't deleted and CauseKnown is called again. nil: it is always known.
+	// CauseKnown reports whether Ending knows why an instance has ended that Dovetail has not terminated. It returns at once. While the
+	// answer is false, the claim isn't deleted and CauseKnown is called again, so it must not stay false. nil: the cause is always known.
 	CauseKnown func(ctx context.Context, claim string) bool
 	// Brake bounds how many nodes are terminated per minute.
 	Brake *brake.Brake
 	// DryRun: report by event and log which nodes would be terminated for being empty or expired, and terminate none of them.
 	DryRun bool
-	// Recount, if set, is called when Spare has another answer for a pool.
+	// Recount, if set, is called when the method Spare has another answer for a pool.
 	Recount func()
 	// Hold returns why nothing may be disrupted now, or nil.
 	Hold     func() error
@@ -126,7 +126,7 @@ func (c *Controller) Changed() {
 
 // Run makes passes until ctx ends. The informers must have been started.
 func (c *Controller) Run(ctx context.Context) error {
-	// The queue is called like the controller in karpentermetrics: dashboards of Karpenter select both by one name.
+	// The queue has the same name as the controller in karpentermetrics: dashboards of Karpenter select both by one name.
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[struct{}](time.Second, retryMost),
 		workqueue.TypedRateLimitingQueueConfig[struct{}]{Name: "disruption", Clock: c.clock})

@@ -19,7 +19,7 @@ type Fence interface {
 	// nothing is bound there until Unfence.
 	Fence(node string) bool
 	Unfence(node string)
-	// GiveUpChunks gives up what is kept on the node for CapacityBuffers, for which Fence refuses: the node has to end.
+	// GiveUpChunks gives up the capacity that is kept on the node for CapacityBuffers, because of which Fence would refuse a node that ends.
 	GiveUpChunks(node string)
 }
 
@@ -38,7 +38,7 @@ type cordons struct {
 	live  client.Reader
 }
 
-// again restores the cordon of a node that has to end and whose move was forgotten.
+// again cordons a node once more: when its move was forgotten the planner lifted the cordon, and the node still needs one.
 func (k *cordons) again(node string) {
 	k.fence.GiveUpChunks(node)
 	k.fence.Fence(node)

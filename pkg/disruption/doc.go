@@ -23,16 +23,16 @@
 //
 // Expired and interrupted nodes have to end, so budgets don't limit them; all other disruption is voluntary, and budgets, do-not-disrupt
 // and its older names prevent it. A paused pool and the brake (a limit of terminations per minute) apply to everything except instances
-// that EC2 is about to end. A dry run doesn't apply to these either, nor to capacity blocks that end and to maintenance: EC2 has decided
-// all of that.
+// that EC2 is about to end. In a dry run, only nodes that EC2 has decided to end are terminated: those instances, nodes whose capacity
+// block ends, and nodes with scheduled maintenance.
 //
 // A pod may be bound between the decision and the deletion. Our own scheduler is kept off by a cordon (Fence): from that step on it binds
 // nothing there. Other schedulers are kept off by a taint. Only then the node's pods are read once more from the API, and only if there are
 // none the claim is deleted; otherwise cordon and taint are removed.
 //
-// Nodes that are emptied to save money are fenced by the planner when it reserves capacity. They are tainted, and their pods read from the API,
+// Nodes that are emptied to save money are cordoned by the planner when it reserves capacity. They are tainted, and their pods read from the API,
 // only when all of that capacity is usable; if the planner still has capacity for each of these pods, the claims are deleted.
-// Where a Deployment asks for it, a roll-out replaces its pods before the others are evicted (movesurge.go, package surge).
+// Where a Deployment asks for it, a roll-out replaces its pods before the other pods are evicted (movesurge.go, package surge).
 //
 // The package evicts nothing.
 package disruption

@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
-// drift: the node has drifted and has no pods of its own. It needs no replacement, so it ends at once. Those with pods are emptied first
-// (moves), in static pools a spare node is launched first (pkg/staticpool).
+// drift: the node has drifted and has no pods of its own. It needs no replacement, so it ends at once. Drifted nodes with pods are emptied first
+// (moves); in static pools a spare node is launched first (pkg/staticpool).
 type drift struct {
 	pods     cache.Indexer
 	rollOuts *rollOuts

@@ -36,7 +36,7 @@ func (e emptiness) decide(m *candidate, now time.Time) (*decision, error) {
 	return &decision{candidate: m, reason: string(e.budget()), message: "it is empty", since: since, at: since.Add(after)}, nil
 }
 
-// buffersUnknown is how long after the start of this process no node ends for being empty as long as it isn't known where capacity for
+// buffersUnknown is how long after the start of this process empty nodes are kept because it isn't known yet on which nodes capacity for
 // CapacityBuffers is kept.
 const buffersUnknown = 5 * time.Minute
 

@@ -12,7 +12,7 @@ const (
 )
 
 const (
-	// leadMost is how long before its time is over the replacement of a node begins: long enough for another node to boot. Nodes that live
+	// leadMost is how long before the end of a node its replacement begins: long enough for another node to boot. Nodes that live
 	// for less than four times that long are replaced in the last quarter of their life.
 	leadMost = 10 * time.Minute
 	// avoidMost: a node whose replacement begins within this time is not a target for the pods of another node that is being replaced,
@@ -48,7 +48,7 @@ func (b blockEnd) decide(m *candidate, _ time.Time) (*decision, error) {
 	return inTime(&decision{candidate: m, reason: reasonBlockEnds, message: why, at: at, cloud: true}), nil
 }
 
-// inTime sets when the replacement of a node begins whose end is known long before. It returns nil for one that isn't initialized: a node that takes
+// inTime sets when the replacement begins of a node whose end is known long before. It returns nil for one that isn't initialized: a node that takes
 // longer to boot than it may live would be terminated before it was of any use, and so would the next one.
 func inTime(d *decision) *decision {
 	if condition(d.claim, karpv1.ConditionTypeInitialized) == nil {

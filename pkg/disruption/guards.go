@@ -16,7 +16,7 @@ import (
 
 // Annotations that keep a node from being ended by decision of Dovetail, beside karpenter.sh/do-not-disrupt and objects.AnnotationPauseDisruption.
 const (
-	// On a Node, "true": it isn't ended to save money. The older name, and the other autoscaler's.
+	// On a Node, "true": it isn't ended to save money. The first is Karpenter's older name, the second is cluster-autoscaler's.
 	annotationDoNotConsolidate  = "karpenter.sh/do-not-consolidate"
 	annotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
@@ -33,7 +33,7 @@ func paused(m *candidate) bool {
 }
 
 // consolidationBlockers returns the annotations by which a node refuses consolidation. A pool with the policy WhenEmpty doesn't
-// consolidate, and the older name never prevented the termination of empty nodes.
+// consolidate, and do-not-consolidate never prevented the termination of empty nodes.
 func consolidationBlockers(m *candidate) []string {
 	out := []string{annotationScaleDownDisabled}
 	if m.pool.Spec.Disruption.ConsolidationPolicy != karpv1.ConsolidationPolicyWhenEmpty {
@@ -43,7 +43,7 @@ func consolidationBlockers(m *candidate) []string {
 }
 
 // protected returns why a node may not be disrupted voluntarily. DaemonSet pods and static pods may protect it, too.
-// drift: it would be because the node has drifted.
+// drift: whether it would be disrupted because it has drifted.
 func protected(m *candidate, bound []*corev1.Pod, now time.Time, drift bool) error {
 	switch by := protection(m, bound, now, drift); {
 	case by == nil:
@@ -62,7 +62,7 @@ type protector struct {
 	until      time.Time // zero: for ever
 }
 
-// hasDeadline reports whether pods don't keep a drifted node: with a terminationGracePeriod its drain ends in any case, as in Karpenter.
+// hasDeadline reports whether a drifted node ends in spite of its pods: with a terminationGracePeriod its drain ends in any case, as in Karpenter.
 func hasDeadline(m *candidate) bool { return m.claim.Spec.TerminationGracePeriod != nil }
 
 // protection returns what keeps a node from being disrupted voluntarily; nil: nothing. Annotations against consolidation don't keep a node that
@@ -82,7 +82,7 @@ func protection(m *candidate, bound []*corev1.Pod, now time.Time, drift bool) *p
 	var by *protector
 	for _, p := range bound {
 		yes, until := pods.DoNotDisrupt(p, now)
-		if yes && !objects.Ended(p) && !pods.Terminating(p) && (by == nil || p.UID < by.pod.UID) { // always the same one
+		if yes && !objects.Ended(p) && !pods.Terminating(p) && (by == nil || p.UID < by.pod.UID) { // always the same pod, so that the event stays the same
 			by = &protector{pod: p, until: until}
 		}
 	}

@@ -15,7 +15,7 @@ const (
 	ReasonInstanceEnded = "InstanceEnded"
 )
 
-// interruption: the cloud takes the instance back, or changes its machine, or the instance has ended.
+// interruption: the cloud takes the instance back, has scheduled maintenance that stops, restarts or retires it, or the instance has ended.
 type interruption struct{}
 
 func (interruption) budget() karpv1.DisruptionReason { return "" }

@@ -31,7 +31,7 @@ type keptNodes struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	nodes    map[string]*keptNode // by the UID of the claim
-	series   map[[2]string]bool   // pools and kinds
+	series   map[[2]string]bool   // pool and kind of the metric's series
 }
 
 // keptNode is why a node is kept, and what was last written about it.

@@ -9,15 +9,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 )
 
-// moveTimeout is how long a move may take from its reservation until it begins to drain. A move for drifted nodes has so long once its new
-// nodes are there: whether they come up is known by canaryMost, and if it was given up before, the spending guard would not learn that
-// they don't.
+// moveTimeout is how long a move may take from its reservation until it begins to drain. A move for drifted nodes has canaryMost until its new
+// nodes are initialized, and moveTimeout from then on: a node that doesn't come up fails within canaryMost, and the spending guard would not
+// learn of that if the move was given up earlier.
 const moveTimeout = 10 * time.Minute
 
 // move empties nodes for which capacity is reserved elsewhere:
 //
-//	reserved -> surging:  all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and Deployments replace pods of
-//	                      theirs by a roll-out, for which they have moveTimeout. Then it goes on as from reserved
+//	reserved -> surging:  all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and Deployments were restarted to
+//	                      replace some of its pods. That may take moveTimeout; the rest of the move goes on as from reserved
 //	reserved -> draining: all capacity is on initialized nodes, nothing forbids the move, its nodes are tainted, and the API server shows no
 //	                      pod without capacity. Then its claims are deleted, one after the other as the brake allows
 //	reserved -> given up: it can't be made any more, or has waited for too long. Taints and cordons are removed
@@ -61,11 +61,11 @@ func (mv *move) late(missing error, now time.Time) bool {
 // source is a node of a move, as of the last pass.
 type source struct {
 	*candidate
-	pods    int // that have to move, when the move began
+	pods    int // how many have to move, as of the beginning of the move
 	tainted bool
 	tried   bool // a deletion of its claim was tried
 	gone    bool // its claim doesn't exist any more
-	kept    bool // it stays although the move has begun: capacity for its pods was lost
+	kept    bool // it is not emptied although the move has begun: capacity for its pods was lost, or its pool was paused
 }
 
 // draining reports whether the deletion of a claim was tried. From then on the move is not given up, since the deletion may have worked.

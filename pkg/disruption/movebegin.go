@@ -72,7 +72,7 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 	pods, all := 0, []*corev1.Pod(nil)
 	var blocked error
 	blocking := v.rules.blocked
-	if mv.surging.begun() { // what is left is evicted
+	if mv.surging.begun() { // what the roll-outs leave is evicted
 		blocking = v.rules.unevictable
 	}
 	if err := v.rules.budgets.Read(); err != nil {
@@ -104,7 +104,7 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 	if !ready {
 		return errLaunching, nil
 	}
-	if err := v.dearer(s, mv); err != nil && !mv.surging.begun() { // else its new nodes have got pods
+	if err := v.dearer(s, mv); err != nil && !mv.surging.begun() { // after a surge the price doesn't matter: new pods run there
 		return nil, err
 	}
 	if missing, err := v.receiving(s, mv); missing != nil || err != nil {
@@ -149,7 +149,7 @@ func (v *moves) receiving(s *cluster, mv *move) (missing, err error) {
 }
 
 // dearer returns an error if a move saves nothing: the nodes that were launched for it cost as much as those that it empties cost now, or as
-// they did when it was planned, or nobody knows what they cost.
+// they did when it was planned. It also returns one if a price is unknown.
 func (v *moves) dearer(s *cluster, mv *move) error {
 	if len(mv.Claims) == 0 || mv.drifted() || math.IsInf(mv.Ceiling, 1) {
 		return nil

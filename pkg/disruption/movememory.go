@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// moveBackOff is for how long the nodes of a move that failed are no candidates. If nodes were bought or Deployments restarted for it, that doubles each time, up to
-	// moveBackOffMost: whatever is in its way may stay there, and nothing must be bought in a loop.
+	// moveBackOff is for how long the nodes of a move that failed are no candidates. If nodes were bought or Deployments restarted for it, that doubles
+	// each time, up to moveBackOffMost: the cause of the failure may last, and nodes must not be bought again and again in vain.
 	moveBackOff     = 15 * time.Minute
 	moveBackOffMost = 4 * time.Hour
-	// demandBackOff is for how long they are none if pods that waited came first: nothing is wrong with the move. With bought nodes it doubles
-	// up to moveBackOff.
+	// demandBackOff takes the place of moveBackOff if pending pods needed the capacity, or a template has changed: nothing is wrong with the move.
+	// If nodes were bought, it doubles up to moveBackOff.
 	demandBackOff = time.Minute
 )
 
@@ -29,7 +29,7 @@ type moveMemory struct {
 type failure struct {
 	until time.Time
 	err   error
-	// bought is how many times in a row nodes were bought, or Deployments restarted, in vain. That is forgotten when none were for moveBackOffMost.
+	// bought is how many times in a row nodes were bought, or Deployments restarted, in vain. It is forgotten moveBackOffMost after until.
 	bought int
 }
 

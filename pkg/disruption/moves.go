@@ -115,7 +115,7 @@ func (v *moves) prune(s *cluster, now time.Time) {
 	maps.DeleteFunc(v.memory.received, func(_ string, until time.Time) bool { return !now.Before(until) })
 }
 
-// reserve takes a move whose capacity is reserved.
+// reserve takes over a move for which the planner has reserved capacity. If that move can't be made any more, it is given up at once.
 func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due, templates map[string]string, now time.Time) error {
 	mv := &move{Due: *due, since: now, templates: templates}
 	var unknown error
@@ -200,7 +200,7 @@ func (v *moves) advance(ctx context.Context, s *cluster, mv *move, now time.Time
 var errLaunching = errors.New("the nodes for its pods are not initialized yet")
 
 // drain deletes the claims of a move as the brake allows, and keeps the reservations until all of them are gone. A deletion that fails is
-// tried again. A pause stops further deletions, and so does the loss of a node that takes its pods: the nodes that are left stay.
+// tried again. After a pause, or the loss of a node that takes its pods, no further deletion is tried, and the nodes that are left are kept.
 func (v *moves) drain(ctx context.Context, s *cluster, mv *move, now time.Time) (time.Duration, error) {
 	v.planner.Keep(mv.Key)
 	lost := v.lost(s, mv)
@@ -211,7 +211,7 @@ func (v *moves) drain(ctx context.Context, s *cluster, mv *move, now time.Time) 
 		case src.gone || src.kept:
 			gone++
 		case src.claim.DeletionTimestamp != nil || v.terminations.deleted[src.uid()]:
-		case paused(src.candidate) && src.tried: // it may have been deleted
+		case paused(src.candidate) && src.tried: // its deletion may have worked: wait for the cache
 		case paused(src.candidate):
 			gone++
 			errs = append(errs, v.keep(ctx, mv, src, fmt.Errorf("disruption of NodePool %s is paused", src.pool.Name), now))
@@ -253,7 +253,7 @@ func (v *moves) lost(s *cluster, mv *move) error {
 	return cmp.Or(err, missing)
 }
 
-// keep takes a node out of a move that has begun to empty others. Its cordon and what is reserved for its pods last until those are gone.
+// keep takes a node out of a move that has begun to empty others. Its cordon and the reservations for its pods last until the others are gone.
 func (v *moves) keep(ctx context.Context, mv *move, src *source, why error, now time.Time) error {
 	src.kept = true
 	v.memory.fail(src.candidate, why, false, now)

@@ -20,11 +20,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// surging are the pods of a move that leave by a roll-out of their Deployments, before the others are evicted.
+// surging are the pods of a move that a roll-out of their Deployments replaces, before the move's other pods are evicted.
 type surging struct {
 	since time.Time // when the Deployments were restarted; zero: they weren't
 	pods  map[types.UID]types.NamespacedName
-	over  bool // all of these pods have gone
+	over  bool // these pods are gone, or are evicted after all because the roll-outs took too long
 }
 
 func (s *surging) begun() bool { return !s.since.IsZero() }
@@ -32,8 +32,8 @@ func (s *surging) begun() bool { return !s.since.IsZero() }
 // errSurging is why a move doesn't begin to drain whose pods are being replaced by a roll-out.
 var errSurging = errors.New("it is being replaced by a roll-out")
 
-// surge has the Deployments that ask for it replace their pods of a move's nodes, once. missing and err are as begin's; neither: there is
-// nothing to wait for. bound are all pods on the nodes, now those for which there is capacity.
+// surge has the Deployments that ask for it replace their pods of a move's nodes, once. missing and err are as begin's; if both are nil, there
+// is nothing to wait for. bound are all pods on the nodes, leaving are those for which capacity is reserved.
 func (v *moves) surge(ctx context.Context, mv *move, bound []*corev1.Pod, leaving map[string][]*corev1.Pod, now time.Time) (missing, err error) {
 	if mv.surging.begun() {
 		return nil, nil
@@ -89,7 +89,7 @@ func (s *surging) without(bound []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(bound), func(p *corev1.Pod) bool { return s.pods[p.UID].Name != "" })
 }
 
-// surged returns what the roll-outs of a move have not replaced yet; nil: nothing is left, or what is left is evicted, since its node is drained in any
+// surged returns what the roll-outs of a move have not replaced yet; nil: nothing, or only pods that are evicted now since their node is drained in
 // case.
 func (v *moves) surged(mv *move, bound []*corev1.Pod, now time.Time) (missing error) {
 	if !mv.surging.begun() || mv.surging.over {

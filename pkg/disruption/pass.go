@@ -79,7 +79,7 @@ func newPasses(cfg *Config, pods cache.Indexer, surges *surge.Requests) passes {
 //  9. Find the drifted nodes of static pools whose place a spare node takes.
 //  10. Empty used nodes for whose pods capacity is reserved elsewhere, and ask which ones to empty next.
 //
-// It returns when to make the next pass. watched is since when this process has seen pod events.
+// It returns when to make the next pass. watched is when this process began to watch pod events.
 func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, error) {
 	if err := p.hold(); err != nil {
 		klog.FromContext(ctx).V(4).Info("Paused", "reason", err.Error())

@@ -37,13 +37,13 @@ type knownPod struct {
 	*corev1.Pod
 	class *capacity.Class
 	err   error
-	retry time.Time // of an error
+	retry time.Time // when class is asked for again after an error
 	// restart is what the pod itself says that its restart costs.
 	restart *time.Duration
 	// covering are the budgets that select it, as of version.
 	covering []int32
 	version  int
-	round    int // when it was last seen
+	round    int // in which the pod was last seen
 }
 
 // retryClass is how long it is remembered that a pod has no class.
@@ -83,7 +83,7 @@ func (r *podRules) look(bound []*corev1.Pod) []*knownPod {
 	return out
 }
 
-// class returns the class of the pod's successor; the error says why there is none.
+// class returns the equivalence class of the pod that will replace this one; the error says why there is none.
 func (r *podRules) class(k *knownPod, now time.Time) (*capacity.Class, error) {
 	if k.class == nil && !now.Before(k.retry) {
 		if k.class, k.err = r.successor(k.Pod); k.err != nil {
@@ -137,7 +137,7 @@ func (r *podRules) fixed(k *knownPod, now time.Time) string {
 }
 
 // blocked returns the first pod that keeps a move from being made: a drain would have to wait for it because of a PodDisruptionBudget, or it is to be
-// moved by a roll-out, which can't be made now; nil: none. Pods of DaemonSets are evicted, too.
+// moved by a roll-out, which can't be made now; nil: none. Pods of DaemonSets count, because a drain evicts them, too.
 func (r *podRules) blocked(bound []*knownPod, now time.Time) *consolidation.Kept {
 	for _, k := range bound {
 		switch ask := r.surge(k, now); {
@@ -175,7 +175,7 @@ func (r *podRules) draining(m *candidate, bound []*corev1.Pod, drifted bool, now
 	return r.unevictable(r.look(bound), now)
 }
 
-// moving returns the pods that need another node when theirs is emptied, without those that don't count.
+// moving returns the pods that need another node when theirs is emptied. Pods with a disruption cost of zero or less don't count.
 func moving(m *candidate, bound []*corev1.Pod, drifted bool, now time.Time) (out []*corev1.Pod) {
 	for _, p := range bound {
 		if leaves(m, p, drifted, now) && pods.Cost(p) > 0 {
@@ -188,7 +188,7 @@ func moving(m *candidate, bound []*corev1.Pod, drifted bool, now time.Time) (out
 // defaultGrace is a pod's terminationGracePeriodSeconds if it has none.
 const defaultGrace = 30 * time.Second
 
-// drain returns how long evicting the pods takes: the longest grace period, as often as the budget that lets the fewest go at a time needs.
+// drain returns how long evicting the pods takes: in rounds of as many pods as their budget lets go, each as long as their longest grace period.
 func (r *podRules) drain(bound []*knownPod, now time.Time) time.Duration {
 	type group struct {
 		pods, atOnce int

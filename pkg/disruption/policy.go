@@ -19,8 +19,8 @@ type policies struct {
 	settings *annotations.Reader
 }
 
-// of returns a pool's policy. left is how many more of its nodes its budgets allow to be disrupted now, by reason. Empty nodes aren't the
-// business of consolidation, so the policy allows none.
+// of returns a pool's policy. left is how many more of its nodes its budgets allow to be disrupted now, by reason. It has no entry for empty
+// nodes, because consolidation doesn't remove those.
 func (p *policies) of(pool *karpv1.NodePool, left map[consolidation.Reason]int) consolidation.Policy {
 	out := consolidation.DefaultPolicy()
 	out.Consolidate = cmp.Or(consolidation.ConsolidationPolicy(pool.Spec.Disruption.ConsolidationPolicy), out.Consolidate)
@@ -43,8 +43,8 @@ type moveBudgets struct {
 	moves        *moves
 }
 
-// left returns how many more nodes of a pool may be disrupted now, by reason. Nodes that are being replaced count, and those of moves from their
-// reservation on, for whatever reason.
+// left returns how many more nodes of a pool may be disrupted now, by reason. Nodes that are being replaced count as disrupted, and so do the nodes
+// of all moves, from their reservation on.
 func (b *moveBudgets) left(s *cluster, p *karpv1.NodePool) map[consolidation.Reason]int {
 	total, disrupting := b.terminations.count(s, p, func(m *candidate) bool {
 		return b.terminations.unavailable(m) || b.replacements.begun[m.uid()] != nil || b.moves.has(m.uid())
@@ -60,7 +60,7 @@ func (b *moveBudgets) left(s *cluster, p *karpv1.NodePool) map[consolidation.Rea
 	return out
 }
 
-// refuse returns why the budgets don't allow a move to begin. never: they wouldn't if nothing else was being disrupted.
+// refuse returns why the budgets don't allow a move to begin. never: they wouldn't allow it even if no other node was being disrupted.
 func (b *moveBudgets) refuse(s *cluster, mv *move) (err error, never bool) {
 	own := map[string]bool{}
 	need := map[*karpv1.NodePool]int{}

@@ -50,7 +50,7 @@ type decision struct {
 	since time.Time
 	// cloud: the cloud ends the instance, so a dry run drains it, too. forced: it does so soon, so neither brake nor pause apply.
 	cloud, forced bool
-	// idle: it doesn't wait for at if it has no pods to be moved. deadline is when the drain ends, whatever is left; zero: as the claim says.
+	// idle: a node without pods to be moved is terminated before at. deadline is when the drain ends, whatever is left; zero: as the claim says.
 	idle     bool
 	deadline time.Time
 	// replaced: nodes were launched for its pods.

@@ -34,7 +34,7 @@ type Replacements interface {
 	// of it is available on initialized nodes; otherwise the error says what is missing, or is nil while nodes are being launched. When called
 	// again, it plans for what is missing. avoid lists nodes that the pods would soon have to leave again.
 	Replace(node string, moving []*corev1.Pod, avoid []string) (ready bool, err error)
-	// Keep extends the reservations for the pods that will replace these by another minute.
+	// Keep extends the reservations for the pods that will replace the node's pods by another minute.
 	Keep(node string)
 	// Forget releases what is left of the reservations.
 	Forget(node string)
@@ -51,7 +51,7 @@ type replacements struct {
 	recorder     events.EventRecorder
 	// begun holds the nodes that are being replaced, by the UID of their claims. It may be lost at any moment.
 	begun map[string]*replacedNode
-	// since is since when nodes are due, by the UID of their claims, and passed when the last pass was made. They may be lost at any moment.
+	// since says when each node became due, by the UID of its claim; passed is when the last pass was made. They may be lost at any moment.
 	since  duetime.Times
 	passed time.Time
 }
@@ -70,8 +70,8 @@ type replacedNode struct {
 // exist; if it isn't there in time, they are drained all the same. It returns when to run again (0: nothing is near). Disruption budgets
 // don't limit this, and neither do pods that ask not to be disrupted: the drain waits for those.
 //
-// After a pause, or by another leader, a node whose time has come meanwhile is not drained at once: the time for its replacement begins then, but
-// not for ever (package duetime).
+// If no pass was made for a while (a pause, another leader), a node that became due meanwhile is not drained at once: from the first pass on it has
+// the usual time for its replacement. A node's time begins anew twice at most (package duetime).
 func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
 	now := r.terminations.clock.Now()
 	if now.Sub(r.passed) > heldFor {
@@ -164,7 +164,7 @@ func avoided(m *candidate, d *decision, now time.Time) bool {
 	return d != nil && (d.forced || !paused(m)) && !now.Before(d.avoid)
 }
 
-// ending is avoided for a decision that is carried out.
+// ending reports the same as avoided, for the most urgent decision; false if a dry run only reports that decision.
 func (r *replacements) ending(m *candidate, now time.Time) (bool, error) {
 	d, err := r.decide(m, now)
 	return avoided(m, d, now) && (d.cloud || !r.terminations.dryRun), err
@@ -187,7 +187,7 @@ func (r *replacements) before(d, than *decision) bool {
 //  2. Before its time is over: do nothing if it has no pods to be moved (emptiness may terminate it); otherwise
 //  3. cordon and taint it, and ask for capacity for its pods.
 //  4. When the capacity is there, or the time over, delete its claim, as soon as the brake allows. Until then the capacity stays reserved. If its
-//     instance has ended by itself, that waits until it is known why.
+//     instance has ended by itself, the deletion waits until it is known why.
 func (r *replacements) advance(ctx context.Context, d *decision, avoid []string, now time.Time) (time.Duration, error) {
 	if r.terminations.dry(ctx, d) {
 		return 0, nil
@@ -217,7 +217,7 @@ func (r *replacements) advance(ctx context.Context, d *decision, avoid []string,
 // prepare cordons the node and asks for capacity for its pods. It returns true when the node may be drained.
 func (r *replacements) prepare(ctx context.Context, d *decision, avoid []string, now time.Time) (bool, error) {
 	if d.node == nil || d.node.DeletionTimestamp != nil || d.node.Labels[karpv1.NodeInitializedLabelKey] != "true" ||
-		d.pool != nil && d.pool.Spec.Replicas != nil { // the launch controller keeps the pool at its replicas
+		d.pool != nil && d.pool.Spec.Replicas != nil { // pkg/staticpool launches another node when this one has ended
 		return false, nil
 	}
 	bound, err := pods.OnNode(r.pods, d.node.Name)

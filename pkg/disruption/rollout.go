@@ -31,18 +31,18 @@ import (
 )
 
 const (
-	// provedAfter is how long a moved pod has to be Ready on a new node until others like it are launched.
+	// provedAfter is how long a pod has to be Ready on a new node until more such nodes are launched for drifted ones.
 	provedAfter = 2 * time.Minute
-	// canaryMost is how long that may take, from the launch: longer than a node may take to register and to be initialized.
+	// canaryMost is how long a canary has for that, from its launch: longer than a node may take to register and to be initialized.
 	canaryMost = 45 * time.Minute
 	// canaryPause is how long nothing is launched after a canary has failed; it doubles each time, up to canaryPauseMost.
 	canaryPause     = 5 * time.Minute
 	canaryPauseMost = 4 * time.Hour
-	// canarySeen is how long the cache may take to show a claim that was just written, canaryRest how long a pool waits after one that got no
-	// instance, for insufficient capacity, say.
+	// canarySeen is how long the cache may take to show a claim that was just written, canaryRest how long a pool waits after a canary that got
+	// no instance, for insufficient capacity, say.
 	canarySeen = 30 * time.Second
 	canaryRest = time.Minute
-	// driftsAgain: a node that drifts sooner after its launch, with the same template, would do so for ever.
+	// driftsAgain: a node that drifts sooner than this after its launch, with the same template, is not replaced: each replacement would drift, too.
 	driftsAgain = 10 * time.Minute
 )
 
@@ -65,12 +65,12 @@ type rollOut struct {
 	// class is the name of the node class, key the part of the template that it accounts for; err is why that isn't known.
 	class, key string
 	err        error
-	// any: a node of the pool is drifted. drifted: such nodes are to be replaced, or those of another pool that are drifted for a reason of the
-	// class's. young are claims of the template that are not initialized.
+	// any: a node of the pool has drifted. drifted: such nodes are to be replaced, or the nodes of another pool have drifted because of the class that
+	// both pools use. young are claims launched from the template that are not initialized. again are claims that have drifted within driftsAgain.
 	any, drifted bool
 	young        []string
 	again        map[types.UID]bool
-	// instances are the canaries that were seen to have one. Without an instance nothing was tried: rest is until when no other is launched.
+	// instances are the canaries whose instance was seen. A canary without an instance has proved nothing; until rest no other one is launched.
 	instances map[string]bool
 	rest      time.Time
 }
@@ -102,7 +102,7 @@ func (r *rollOuts) observe(ctx context.Context, s *cluster, now time.Time) (errs
 		next[np.Name] = r.template(ctx, np, now)
 	}
 	r.pools = next
-	classes := map[string]bool{} // of which nodes have drifted for a reason of theirs
+	classes := map[string]bool{} // node classes whose change made nodes drift
 	for _, m := range s.candidates {
 		if m.pool == nil {
 			continue
@@ -125,7 +125,7 @@ func (r *rollOuts) observe(ctx context.Context, s *cluster, now time.Time) (errs
 			}
 		case p.launched(m) && m.claim.DeletionTimestamp == nil && condition(m.claim, karpv1.ConditionTypeInitialized) == nil && now.Sub(m.claim.CreationTimestamp.Time) < canaryMost:
 			p.young = append(p.young, m.claim.Name)
-			if m.pool.Spec.Replicas != nil && p.Launched.Before(m.claim.CreationTimestamp.Time) { // a spare
+			if m.pool.Spec.Replicas != nil && p.Launched.Before(m.claim.CreationTimestamp.Time) { // a spare, which is the canary of a static pool
 				p.Canaries, p.Launched = append(p.Canaries, m.claim.Name), m.claim.CreationTimestamp.UTC()
 			}
 		}
@@ -251,8 +251,8 @@ func (r *rollOuts) fail(ctx context.Context, s *cluster, np *karpv1.NodePool, p 
 	return nil
 }
 
-// ended takes note that a node was ended. A canary that ended because it was empty, or saved nothing, has not failed the first time: nothing is known
-// of new nodes as before. The next one has: pods may have come and been rejected, and nodes would be drained and launched without end.
+// ended takes note that a node was ended. A canary that ended because it was empty, or to save money, has not failed the first time: if new nodes
+// work is as unknown as before. The next one has failed: perhaps no pod can run there, and nodes would be drained and launched without end.
 func (r *rollOuts) ended(d *decision, now time.Time) {
 	if d.pool == nil || d.reason != string(karpv1.DisruptionReasonEmpty) && d.reason != string(consolidation.Underutilized) {
 		return
@@ -329,7 +329,7 @@ func (r *rollOuts) reserved(ctx context.Context, s *cluster, due *consolidation.
 	return nil
 }
 
-// record writes how far a roll-out has come on the pool, as long as there are drifted nodes. A pool that is no object has it in memory.
+// record writes on the pool how far a roll-out has come, as long as nodes are drifted. A derived pool is no object: it has that in memory only.
 func (r *rollOuts) record(ctx context.Context, np *karpv1.NodePool, p *rollOut) error {
 	had, there := np.Annotations[objects.AnnotationRollOut]
 	var value *string
@@ -387,7 +387,7 @@ func (r *rollOuts) policy(pool string, policy *consolidation.Policy, now time.Ti
 	}
 }
 
-// provedClass reports whether a new node of another pool of the same class works: what the class accounts for is known then.
+// provedClass reports whether a new node of another pool of the same class works. Then only the pool's own part of the template is unproved.
 func (r *rollOuts) provedClass(p *rollOut) bool {
 	for _, other := range r.pools {
 		if other.class == p.class && other.key == p.key && other.Proved {
@@ -431,7 +431,7 @@ func (r *rollOuts) forced(m *candidate) (since time.Time, yes bool) {
 	return since, p != nil && !p.again[m.claim.UID]
 }
 
-// errTemplate is why a move is given up whose new nodes come from what has changed since.
+// errTemplate: a move is given up because the template that its new nodes come from has changed since the move was planned.
 var errTemplate = errors.New("what its new nodes are launched from has changed")
 
 // stale returns why a move for drifted nodes can't be made any more: the change was taken back, or there is another one.

@@ -36,7 +36,7 @@ type spares struct {
 	recorder     events.EventRecorder
 	clock        clock.Clock
 	changed      func() // as in Config
-	// wanted says of static pools whether they want a node more, until the next pass. It isn't known of the others.
+	// wanted says of static pools whether they want a node more, until the next pass. For a pool that isn't in it, that isn't known.
 	wanted atomic.Pointer[map[string]bool]
 }
 
@@ -75,7 +75,7 @@ func (p *spares) pass(ctx context.Context, s *cluster, now time.Time) (errs []er
 			wanted[np.Name] = spare
 		}
 	}
-	p.publish(wanted) // nothing is known of a pool while its node ends: neither is one launched in its place, nor the spare ended
+	p.publish(wanted) // a pool is unknown while its node ends, so that pkg/staticpool neither launches a node in its place nor ends the spare
 	for _, d := range due {
 		if err := p.terminations.end(ctx, d); err != nil {
 			errs = append(errs, err) // it may have ended or not: that isn't known until the next pass
@@ -98,9 +98,9 @@ func (p *spares) publish(wanted map[string]bool) {
 // staticNodes are the nodes of a static pool in a pass.
 type staticNodes struct {
 	live    int64       // claims that aren't ending
-	drifted []*decision // those that are to be replaced, the first one first
+	drifted []*decision // those that are to be replaced, the one that drifted first comes first
 	settled bool        // all nodes are initialized, those of the present template for long enough
-	spare   bool        // one of them may be a spare: it was launched from the present template and hasn't drifted
+	spare   bool        // one may be a spare: it isn't initialized, or it has the present template and hasn't drifted
 	fresh   *candidate  // one that takes the place of a drifted node; nil: there is none
 }
 
@@ -146,7 +146,7 @@ func (p *spares) decide(ctx context.Context, s *cluster, np *karpv1.NodePool, no
 	if all := p.wanted.Load(); all != nil {
 		before, known = (*all)[np.Name]
 	}
-	// A spare that is there stays until it has taken the place of a drifted node. What one node is too many for else ends: the pool is scaled in.
+	// A spare that is there stays until it has taken the place of a drifted node. Otherwise pkg/staticpool ends a node too many: the pool is scaled in.
 	there := missing <= 0 && pool.spare && (before || !known)
 	total, disrupting := p.terminations.count(s, np, p.terminations.unavailable)
 	if paused(pool.drifted[0].candidate) || budgets.Allowed(np.Spec.Disruption.Budgets, p.clock, total, karpv1.DisruptionReasonDrifted) <= disrupting {

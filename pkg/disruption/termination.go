@@ -21,8 +21,8 @@ import (
 const (
 	// reportEvery is how often the decision about a claim is reported again in a dry run.
 	reportEvery = time.Hour
-	// deadlineHolds is how long after a recorded deadline a deletion may still be for that. Then it is recorded anew: the deletion that it was
-	// recorded for has failed, and package lifecycle doesn't count deadlines that lie well before a deletion.
+	// deadlineHolds: a deadline on a claim that was over longer ago than this is recorded anew. The deletion that it was recorded for has failed,
+	// and package lifecycle ignores deadlines that lie well before a claim's deletion.
 	deadlineHolds = time.Minute
 )
 
@@ -55,7 +55,7 @@ func (t *terminations) braked(m *candidate) bool {
 	return wait > 0
 }
 
-// dry reports whether this is a dry run, and if so that the node would be terminated.
+// dry reports whether the node isn't terminated because this is a dry run. If so, it says by event and log that the node would be terminated.
 func (t *terminations) dry(ctx context.Context, d *decision) bool {
 	if !t.dryRun || d.cloud {
 		return false

@@ -25,9 +25,9 @@ const repairEvery = 5 * time.Minute
 // unhealthy: the node is unhealthy by a repair policy, for longer than that tolerates. It is replaced and drained like others that have to end,
 // but its drain has a deadline, because pods of a kubelet that doesn't answer never end. Only the goroutine that makes the passes uses it.
 //
-//	healthy -> tolerated:   a condition of its Node, or a check of its instance, says so
+//	healthy -> tolerated:   a condition of its Node, or a check of its instance, says that it is unhealthy
 //	tolerated -> blocked:   its time is over, and too many nodes are unhealthy (repair.Breaker), or the spending guard stops a loop
-//	tolerated, blocked -> replaced, within ten minutes drained without replacement: nothing blocks it
+//	tolerated, blocked -> replaced: nothing blocks it. After ten minutes it is drained without replacement
 //	any -> healthy:         the condition is gone
 type unhealthy struct {
 	policies repair.Policies
@@ -43,7 +43,7 @@ type unhealthy struct {
 // unhealthyNode is what is known of an unhealthy node.
 type unhealthyNode struct {
 	fault *repair.Fault
-	// blocked is why it isn't repaired, told when that was last said.
+	// blocked is why it isn't repaired, told is when an event last said that.
 	blocked error
 	told    time.Time
 	// from is since when it is to be repaired; zero: it is tolerated, or blocked.
@@ -87,7 +87,7 @@ func (u *unhealthy) observe(s *cluster, now time.Time) {
 		}
 		f := policies[poolOf(m)].Find(m.node, check)
 		if f != nil && m.claim.DeletionTimestamp != nil && f.Since.After(m.claim.DeletionTimestamp.Time) {
-			f = nil // every node is in the end
+			f = nil // every node becomes unhealthy while it is terminated
 		}
 		breaker.Add(poolOf(m), m.claim.Labels[corev1.LabelTopologyZone], m.claim.CreationTimestamp.Time, f)
 		if f == nil || m.claim.DeletionTimestamp != nil {
@@ -110,7 +110,7 @@ func (u *unhealthy) observe(s *cluster, now time.Time) {
 // block finds out what keeps an unhealthy node from being repaired now, and says so.
 func (u *unhealthy) block(n *unhealthyNode, m *candidate, breaker repair.Breaker, now time.Time) {
 	n.blocked = breaker.Open(poolOf(m), m.claim.Labels[corev1.LabelTopologyZone])
-	if n.blocked == nil && n.from.IsZero() { // else its replacement may have been launched already
+	if n.blocked == nil && n.from.IsZero() { // once its repair has begun, its replacement may have been launched already
 		n.blocked = u.held(poolOf(m), m.claim.CreationTimestamp.Time)
 	}
 	switch {
@@ -149,7 +149,7 @@ func (u *unhealthy) decide(m *candidate, now time.Time) (*decision, error) {
 	d := &decision{candidate: m, reason: ReasonUnhealthy, message: "it is unhealthy: " + n.fault.Text, avoid: n.fault.Since, prepare: from, at: from.Add(leadMost),
 		idle: true, deadline: now.Add(n.fault.Grace)}
 	if m.pool != nil && m.pool.Spec.Replicas != nil {
-		d.at = from // another node is launched when this one is ended
+		d.at = from // the static pool's controller launches another node when this one has ended
 	}
 	return d, nil
 }

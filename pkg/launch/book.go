@@ -55,7 +55,7 @@ func (w *batch) needs(c *capacity.Claim) bool {
 // Commit carries a proposal out.
 //
 //  1. Under the purchase lock: ask the spending guard and the limits, make the claims, and write the plan to the ledger in one step.
-//     What can't be bought leaves the plan.
+//     What can't be bought is removed from the plan.
 //  2. Tell the pods, and record new reservations on claims in flight and on those whose nodes were initialized just now.
 //  3. Launch the nodes in the background, those that are alike together.
 func (co *committer) Commit(ctx context.Context, p *provisioning.Proposal) provisioning.Outcome {

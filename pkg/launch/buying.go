@@ -20,8 +20,8 @@ func (b *purchases) ask(p *provisioning.Proposal, out *provisioning.Outcome) {
 	remove(p.Plan, b.Preview(p), out)
 }
 
-// allow asks about nodes for no pods what planning asks about the others: which offerings open breakers stop, and whether the purchase is a
-// probe that is due. Then one node is left.
+// allow asks for nodes that are bought for no pods what planning asks for the others: which offerings open breakers stop, and whether the purchase
+// is a probe that is due. A probe keeps one node of the plan; if nothing may be bought, the plan keeps none.
 func (b *purchases) allow(p *provisioning.Proposal, out *provisioning.Outcome) {
 	first, workloads := p.Plan.Nodes[0], []guard.Workload{p.Workload}
 	node, held := b.spending.ForPool(first.Pool, first, p.Workload)
@@ -75,7 +75,7 @@ func (b *purchases) Preview(p *provisioning.Proposal) map[string]capacity.Remova
 	}
 	out := map[string]capacity.Removal{}
 	for _, n := range p.Plan.Nodes {
-		if p.For == capacity.ForPods { // nodes for no pods stay alike
+		if p.For == capacity.ForPods { // nodes for no pods keep the offerings that allow has given to all of them
 			n.Offers = a.Spare(n.Pool, n.Offers, workloads[n.ID])
 		}
 		if why, soon := a.Refuses(n.Pool, n.Offers, workloads[n.ID], p.Terms.Lifted, p.Terms.Urgent, gangs[n.ID]); why != "" {

@@ -43,7 +43,7 @@ func (cl *cleanup) uid(claim string) string {
 	return ""
 }
 
-// end deletes the claim with that UID. A user may write another one of its name at any moment, which stays, with all that is known of it.
+// end deletes the claim with that UID. If a user has created another claim of the same name meanwhile, what is known of that one is kept.
 func (cl *cleanup) end(ctx context.Context, claim, uid string) {
 	if err := cl.claims.Delete(ctx, claim, uid); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not delete a claim that is not needed any more; it will be collected", "nodeClaim", claim)
@@ -86,7 +86,7 @@ func (cl *cleanup) fail(ctx context.Context, by provisioning.Requester, claims [
 		}
 		this := c
 		if now != nil {
-			this = now // it may have been written since
+			this = now // with what was written to the claim since
 		}
 		cl.calls.background(ctx, func() { cl.giveUp(ctx, this, reason, why) })
 	}
@@ -122,7 +122,7 @@ func (cl *cleanup) forget(name string) {
 	cl.spending.Ended(name, false) // no verdict so far: it never had an instance
 	pool := cl.claims.forget(name)
 	cl.orders.forget(name)
-	cl.statics.Forget(name) // after the claim: who has read that it isn't ending doesn't find it
+	cl.statics.Forget(name) // after the claim: a reader that finds no ending claim of the name must not find the claim afterwards
 	if pool != "" {
 		cl.relief.ClaimEnded(pool)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // ResourceSlices returns the handler for the scheduler's ResourceSlice informer: pods with ResourceClaims wait until the devices of their node
-// have been published. Only where devices are known.
+// have been published. It is registered only where dynamicResources is on.
 func (tr *NodeTracker) ResourceSlices() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { tr.resourceSlice(o.(*resourcev1.ResourceSlice), false) },
@@ -29,7 +29,7 @@ func (tr *NodeTracker) resourceSlice(s *resourcev1.ResourceSlice, gone bool) {
 	}
 }
 
-// DevicesOfClaim hears of a claim: what its node has published is known to be typical for its instance type then.
+// DevicesOfClaim hears of a claim. It says which instance type a node has: what the node has published then holds for new nodes of that type, too.
 func (tr *NodeTracker) DevicesOfClaim(c *capacity.Claim, gone bool) {
 	if tr.states.devices.ClaimChanged(c, gone) {
 		tr.triggers.Changed()
@@ -39,7 +39,7 @@ func (tr *NodeTracker) DevicesOfClaim(c *capacity.Claim, gone bool) {
 // DevicesDeclared hears that a node class declares other devices than before.
 func (tr *NodeTracker) DevicesDeclared() { tr.triggers.Changed() }
 
-// DevicesAsked hears that pods ask for devices as none have before: nodes that are there may have them.
+// DevicesAsked hears that pods ask for devices in a way in which none have before: existing nodes may have such devices.
 func (tr *NodeTracker) DevicesAsked() { tr.devicesOn("") }
 
 // devicesOn updates the ledger's status of a node whose devices have changed; empty: of all nodes.

@@ -106,7 +106,7 @@ func (f *finisher) finishNode(ctx context.Context, by provisioning.Requester, c 
 	}
 	node := f.nodes.NodeFor(c, inst, nil)
 	if !inst.NameUnsure {
-		// Before the filters, which may have many nodes to look at first: a kubelet may be faster.
+		// Before the filters, which may have to look at many nodes first: the kubelet may register before they have answered.
 		f.tracker.named(c.Name, node.Name, node.Spec.ProviderID)
 	}
 	f.refilter(ctx, c, node)
@@ -117,7 +117,7 @@ func (f *finisher) finishNode(ctx context.Context, by provisioning.Requester, c 
 	if !f.createNode(ctx, by, c, node) {
 		return
 	}
-	// The node is created again under this name, should it be deleted before its kubelet has registered.
+	// The recorded name is that under which the Node is created again if it is deleted before its kubelet has registered (pkg/lifecycle).
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		err := f.claims.RecordNode(ctx, c.Name, inst)
 		if err == nil || apierrors.IsNotFound(err) {
@@ -246,9 +246,9 @@ func (f *finisher) typeOf(c *capacity.Claim, inst capacity.Instance) (*capacity.
 
 // refilter verifies the planned placements once more, on the node with its actual type and zone.
 //
-// A kubelet can be faster: its Node is there then, and pods are being placed on it. If it is so before the snapshot is made, the filters would count
-// pods that have used reservations, and others whose priority allows them to take reserved capacity: then each pod's own scheduling cycle decides. If it
-// is so until the filters have answered, the reservations that were looked at are no longer those that are left.
+// The kubelet may be faster: then the Node exists, and pods are being placed on it. If the snapshot has that Node already, nothing is verified: the
+// filters would also count pods that have used reservations, and others whose priority lets them take reserved capacity. They run again anyway, in
+// each pod's own scheduling cycle. If pods use reservations before the filters have answered, the answer is dropped: it is about an earlier state.
 func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1.Node) {
 	f.snapshot.mu.Lock()
 	defer f.snapshot.mu.Unlock()
@@ -281,7 +281,7 @@ func (f *finisher) refilter(ctx context.Context, c *capacity.Claim, node *corev1
 	}
 	for _, r := range rejected {
 		if f.spending.RejectedByFilters(c.Name, f.pending.Get(refs[r.Step].UID), r.Plugin, r.Reason, false) {
-			continue // they run again in the pod's own scheduling cycle
+			continue // the filters run again in the pod's own scheduling cycle
 		}
 		klog.FromContext(ctx).V(2).Info("The filters refuse a planned pod on the node as launched; it is planned anew", "nodeClaim", c.Name,
 			"pod", refs[r.Step].Name, "plugin", r.Plugin, "reason", r.Reason)

@@ -55,7 +55,7 @@ type ClaimLog interface {
 	// RecordBatch, RecordLaunched and RecordLaunchFailed write to this very claim: if another claim has its name now, they return a NotFound error.
 	RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) error
 	// RecordBatchUnlessLater is RecordBatch unless the API server, asked past every cache, has a later attempt recorded on the claim, or its
-	// instance: then it returns the claim as it is there, and Claim does so, too.
+	// instance: then it returns the claim as it is there, and so does Claim from then on.
 	RecordBatchUnlessLater(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) (later *capacity.Claim, err error)
 	RecordSlots(ctx context.Context, name string, slots []capacity.Slot) error
 	RecordLaunched(ctx context.Context, c *capacity.Claim, inst capacity.Instance, labels map[string]string, total, allocatable capacity.Resources) error
@@ -65,7 +65,7 @@ type ClaimLog interface {
 	// Delete deletes the claim with that UID; if uid is empty, whatever claim has the name.
 	Delete(ctx context.Context, name, uid string) error
 	// Drop deletes a claim unless the API server, asked past every cache, has a launch recorded on it: then it returns the claim as it is
-	// there, and Claim does so, too.
+	// there, and so does Claim from then on.
 	Drop(ctx context.Context, name string) (launched *capacity.Claim, err error)
 	// StaticClaims asks the API server, past every cache, how many nodes a static pool wants and which claims it has; the value is true for
 	// those that are being deleted. there is false if the pool is gone or being deleted.

@@ -146,7 +146,7 @@ func (b *batchLauncher) prepare(ctx context.Context, w *batch) (capacity.LaunchB
 	if len(w.claims) == 0 || b.ownership.held(ctx, w) {
 		return capacity.LaunchBatch{}, false
 	}
-	if err := b.claims.NodeClassProblem(w.pool.NodeClass); err != nil { // since the plan, or since the last attempt
+	if err := b.claims.NodeClassProblem(w.pool.NodeClass); err != nil { // it may have become unusable since the plan, or since the last attempt
 		b.cleanup.fail(ctx, w.requester, w.claims, "NodeClassNotReady", err.Error(), false)
 		return capacity.LaunchBatch{}, false
 	}
@@ -339,7 +339,7 @@ func (f *finisher) end(ctx context.Context, inst capacity.Instance) {
 	for wait := firstRetry; ; wait = min(2*wait, maxRetry) {
 		if nodes := f.tracker.states.ofMachine(inst.ProviderID); len(nodes) > 0 {
 			for _, node := range nodes {
-				f.tracker.Close(node, inst.ProviderID) // keep further pods off until then
+				f.tracker.Close(node, inst.ProviderID) // keep further pods off until the instance is terminated
 			}
 			logger.Info("An instance that no claim owns has a Node; it is terminated once that is drained", "nodes", nodes)
 			return

@@ -62,7 +62,7 @@ type Parts struct {
 	Claims         ClaimLog
 	World, Recheck provisioning.World
 	Planner        provisioning.Planner
-	// Rooms plans where nothing is bought. It is another Planner because a Planner remembers the catalog of its last plan.
+	// Rooms makes plans without pools, which buy nothing. It is another Planner because a Planner remembers the catalog of its last plan.
 	Rooms   provisioning.Planner
 	Nodes   NodeBuilder
 	Cluster Cluster

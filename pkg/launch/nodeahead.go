@@ -69,7 +69,7 @@ func (f *finisher) createNode(ctx context.Context, by provisioning.Requester, c 
 }
 
 // leftoverPatience is how long pods that a deleted Node left behind may take to go by themselves: longer than the pod garbage collector
-// takes, in case they belong to this very instance's Node, which is to be created again.
+// takes. They may be pods of this very instance, whose Node was deleted and is to be created again.
 const leftoverPatience = time.Minute
 
 // vacant reports whether no pods are bound to a name that has no Node: an instance that gets the name of an earlier one would inherit them

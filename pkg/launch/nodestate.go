@@ -50,7 +50,7 @@ type nodeStates struct {
 	seen    map[string]ledger.NodeStatus // managed nodes that are in the scheduler's cache
 	objects map[string]*corev1.Node      // the same nodes
 	storage *storage.Capacities
-	devices *devices.Source // nil: the setting is off
+	devices *devices.Source // nil: dynamicResources is off
 	// usable are the shapes of which a pod could use the devices that have been published for a node, by Node name; see lockKnowing.
 	usable map[string][]string
 	taints func(*corev1.Node) []corev1.Taint
@@ -103,7 +103,7 @@ func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 const lockTries = 3
 
 // lockKnowing takes mu, and returns the shapes of which a pod could use the devices that have been published for the node. Counting them may take
-// seconds, in which no other node's events must wait, so it is done before. What is returned is as new as what SliceChanged was told last.
+// seconds, in which no other node's events must wait, so it is done before. What is returned is as new as the last call of SliceChanged.
 func (s *nodeStates) lockKnowing(n *corev1.Node) (usable []string) {
 	if s.devices == nil || !s.nodeClass.Managed(n) {
 		s.mu.Lock()
@@ -221,7 +221,7 @@ func (tr *NodeTracker) NodeUncached(n *corev1.Node) {
 	}
 }
 
-// Close cordons a Node whose termination has begun from this moment on, and reports whether pods that passed before are still being bound
+// Close cordons a Node whose termination has begun from this moment on, and reports whether pods that were let through before are still being bound
 // there; see ledger.Close. A Node that the scheduler's cache doesn't have gets no pods, or shows that it is terminating when it is added.
 func (tr *NodeTracker) Close(name, providerID string) (bindsInFlight bool) {
 	tr.states.mu.Lock()

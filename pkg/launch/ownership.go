@@ -64,7 +64,7 @@ func (o *Ownership) TakesOver() bool {
 	return true
 }
 
-// free waits until no other controller owns nodes and claims, and calls held when one is known to. Pods that need capacity meanwhile are
+// free waits until no other controller owns nodes and claims, and calls held once it is known that one does. Pods that need capacity meanwhile are
 // refused with the reason.
 func (o *Ownership) free(ctx context.Context, held func()) bool {
 	for why := o.Hold(); why != nil; why = o.Hold() {
@@ -85,7 +85,7 @@ func (o *Ownership) free(ctx context.Context, held func()) bool {
 func (o *Ownership) RefuseHeld(ctx context.Context, uids []types.UID, why error) {
 	o.refusals.Refuse(ctx, uids, "nothing can be launched: "+why.Error(), false)
 	if o.Hold() == nil {
-		o.triggers.Changed() // it was over before they were refused
+		o.triggers.Changed() // the pause was over before the pods were refused
 	}
 }
 

@@ -40,7 +40,7 @@ type purchases struct {
 }
 
 // buy reserves what a proposal asks for, and has it written to the ledger before anything else is bought: the ledger counts claims in
-// flight. Of a probe nothing is written without its node, so that its pods stay queued.
+// flight. If the node of a probe can't be bought, nothing of its plan is written to the ledger: its pods stay queued.
 func (b *purchases) buy(p *provisioning.Proposal, book func(claims map[string]*capacity.Claim)) provisioning.Outcome {
 	want := b.wantOfSpot(p) // it looks at the whole catalogue, so not under the lock; what is removed from the plan then doesn't matter
 	b.mu.Lock()

@@ -51,7 +51,7 @@ type left struct {
 //   - with a token and no instance: the same request is made again under the same token, which gives the same instances; a claim
 //     that the batch's record names, but on which it was not written yet, gets the record before that;
 //   - with an instance and no Node: the node is finished;
-//   - with a Node that isn't initialized, or was only just, or whose drivers have yet to publish storage that its pods wait for: its
+//   - with a Node that isn't initialized, or was initialized just now, or whose drivers have yet to publish storage that its pods wait for: its
 //     reservations are restored.
 //
 // The cache may be behind the last leader's writes: a claim that is not deleted, because the API server knows of its launch, is resumed as
@@ -89,7 +89,7 @@ func (r *recovery) restore(ctx context.Context, claims []*capacity.Claim) left {
 		daemons := sync.OnceValue(func() []*capacity.DaemonSet { return missing(c.NodeName, c.Labels, c.Taints) })
 		slots := r.restorer.holding(c, orders, daemons)
 		if c.Deleting || c.Initialized && len(slots) == 0 {
-			continue // no pod may wait for its node
+			continue // no pod waits for its node
 		}
 		w := out.batches.Of(c.Name)
 		switch {

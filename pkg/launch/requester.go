@@ -32,8 +32,8 @@ func (ledgerRequester) Failed(context.Context, *capacity.Claim, string, string) 
 // requesters finds who requested the instances of claims that were written before a restart.
 type requesters map[capacity.Purpose]provisioning.Requester
 
-// of returns who requested a recorded launch; nil: none is recorded. Of a purpose that only a later version knows nothing is known but
-// that its claims end when their launch fails, as those for pods do.
+// of returns who requested a recorded launch; nil: none is recorded. A purpose that only a later version knows is treated like that of claims for
+// pods: its claims end when their launch fails.
 func (r requesters) of(rec *capacity.LaunchBatch) provisioning.Requester {
 	if rec != nil && r[rec.For] != nil {
 		return r[rec.For]

@@ -28,7 +28,7 @@ type restorer struct {
 }
 
 // holding returns the claim's reservations that hold, for pods that still wait: all of them as long as its node isn't initialized; for a while
-// after that those that fit on it (records.Orders.Holding), since capacity that the pods have would be bought again; and later those of pods
+// after that those that fit (records.Orders.Holding), since otherwise capacity that the pods have would be bought again; and later those of pods
 // that wait for storage there.
 func (r *restorer) holding(c *capacity.Claim, orders records.Orders, daemons func() []*capacity.DaemonSet) (out []ledger.Restored) {
 	if c.Deleting {
@@ -60,8 +60,8 @@ func (r *restorer) holding(c *capacity.Claim, orders records.Orders, daemons fun
 	return out
 }
 
-// onNode returns what an initialized node has for pods. A Node that the cache doesn't show as initialized yet, or at all, counts as the claim
-// has it.
+// onNode returns what an initialized node has for pods. If the cache doesn't show the Node, or not as initialized yet, it returns what the claim
+// records.
 func (r *restorer) onNode(c *capacity.Claim, daemons []*capacity.DaemonSet) records.Node {
 	out := records.Node{Labels: c.Labels, Taints: c.Taints, Free: c.Allocatable.Clone()}
 	r.tracker.states.mu.Lock()
@@ -123,8 +123,8 @@ func (r *restorer) devices(c *capacity.Claim, w *capacity.LaunchBatch) string {
 	return key
 }
 
-// smallest returns the least of what the types offer that the claim's instance may be of: allocatable resources, and volumes by driver. Where the
-// catalog knows none of them, it returns the claim's requests.
+// smallest returns the least that any instance type has which the claim's instance may be of: allocatable resources, and volumes by driver. If
+// the catalog knows none of these types, it returns the claim's requests.
 func (r *restorer) smallest(c *capacity.Claim, w *capacity.LaunchBatch) (out capacity.Resources, volumes map[string]int64) {
 	types, _ := r.cloud.InstanceTypes(c.NodeClass)
 	volumes = map[string]int64{}

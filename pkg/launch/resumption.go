@@ -117,8 +117,8 @@ func (r *resumption) repeat(ctx context.Context, rec *capacity.LaunchBatch) ([]c
 
 // recordRest writes the batch's record on those of its claims that don't have it: the last leader crashed while it was writing the records.
 // The repeated call launches an instance for each of these claims, too, and termination and garbage collection need the record, so it is
-// written before the call. Claims that are gone are left out, and so are those of which the cache was behind: the last leader went on to another
-// attempt, which is resumed instead, or to an instance, whose node is finished. After an error those are left out, too: what has been begun for
+// written before the call. Claims that are gone are left out. So are claims whose cached state was too old: the last leader went on to another
+// attempt, which is resumed instead, or to an instance, whose node is finished. They are left out after an error, too: what has been begun for
 // a claim is neither begun again nor given up with the others.
 func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, missing, all []*capacity.Claim) ([]*capacity.Claim, error) {
 	if !slices.ContainsFunc(missing, func(c *capacity.Claim) bool { return !c.LaunchedBy(rec) }) {
@@ -149,7 +149,7 @@ func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, 
 	}
 	for _, claims := range later {
 		r.calls.wg.Go(func() {
-			_ = panics.Catch(ctx, "launch", func() error { // as for those that recovery resumes
+			_ = panics.Catch(ctx, "launch", func() error { // logged by Catch: it would end the next leader, too
 				r.resume(ctx, claims[0].LaunchBatch, claims, all)
 				return nil
 			})

@@ -21,7 +21,7 @@ type slotWriter struct {
 }
 
 // kept returns, by the names of existing nodes that pods are placed on, the claims of those whose reservations have to survive a restart. The
-// ledger has forgotten whose node it is when it is initialized and nothing more is reserved there.
+// ledger doesn't know the claim of an initialized node on which nothing is reserved, so that claim is found by its node's name.
 func (s *slotWriter) kept(placed []capacity.Placement, existing map[string]provisioning.Existing) map[string]string {
 	out, up := map[string]string{}, map[string]bool{}
 	for i := range placed {
@@ -45,8 +45,8 @@ func (s *slotWriter) kept(placed []capacity.Placement, existing map[string]provi
 	return out
 }
 
-// recordSlots writes the reservations on a claim in flight to its annotation, so that they survive a restart. It writes every reservation
-// that was ever made there: pods that have been bound since are recognized from the pods. One write per claim at a time, in the background.
+// recordSlots writes the reservations on a claim's node to the claim's annotation, so that they survive a restart. It writes every reservation
+// that was ever made there: after a restart, the pods themselves show which of them are bound. One write per claim at a time, in the background.
 func (s *slotWriter) recordSlots(ctx context.Context, claim string, slots []capacity.Slot) {
 	if !s.claims.promise(claim, slots) {
 		return

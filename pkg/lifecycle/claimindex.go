@@ -77,7 +77,7 @@ func (x *claimIndex) find(providerID, nodeName string) []string {
 	return out
 }
 
-// of returns the claims that the Node may belong to; a claim that only waits for its name is not among them.
+// of returns the claims that the Node may belong to. A claim of another instance, which waits for the Node's name to be free, is not among them.
 func (x *claimIndex) of(node *corev1.Node) []string {
 	if node.Spec.ProviderID == "" {
 		return x.find("", node.Name)

@@ -63,8 +63,8 @@ type Config struct {
 	Registered func(claim *karpv1.NodeClaim, node *corev1.Node)
 	// Registering is called with the claim's Node before pods may be bound to it, perhaps more than once.
 	Registering func(claim, node, providerID string)
-	// Close makes this process's own scheduler keep pods off a terminating Node, from its return on. It reports whether pods that passed
-	// before are still being bound there.
+	// Close makes this process's own scheduler keep pods off a terminating Node, from the time when Close returns. It reports whether pods that
+	// were let through before are still being bound there.
 	Close func(node, providerID string) (bindsInFlight bool)
 	// NotRegistered is called for a claim that was given up because it has not become a node in time.
 	NotRegistered func(claim *karpv1.NodeClaim, message string)

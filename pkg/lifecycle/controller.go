@@ -71,7 +71,7 @@ func (c *Controller) ClaimChanged(name string) { c.queue.add(key{claim: name}) }
 
 // Run works until ctx ends, then waits for everything under way. The informers must have been started.
 func (c *Controller) Run(ctx context.Context) error {
-	// The queue is called like the controller in karpentermetrics: dashboards of Karpenter select both by one name.
+	// The queue has the same name as the controller in karpentermetrics: dashboards of Karpenter select both by one name.
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, time.Minute),
 		workqueue.TypedRateLimitingQueueConfig[key]{Name: "nodeclaim.lifecycle", Clock: c.clock})
@@ -194,7 +194,7 @@ func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error
 // Disrupt taints a Node that may be disrupted soon, so that no new pods are scheduled there; nothing else changes.
 func (c *Controller) Disrupt(ctx context.Context, node *corev1.Node) error {
 	_, err := c.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
-		dropTaint(n, karpv1.DisruptedTaintKey) // of another effect
+		dropTaint(n, karpv1.DisruptedTaintKey) // the same key may have another effect
 		setTaint(n, karpv1.DisruptedNoScheduleTaint)
 	})
 	return err

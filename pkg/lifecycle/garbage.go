@@ -139,7 +139,7 @@ func (g *garbage) collectInstance(ctx context.Context, inst capacity.Instance) e
 	for _, n := range nodes {
 		switch {
 		case g.nodes.nodeClass.OfAnotherProvider(n):
-			return nil // and so is the instance, whatever its tags say
+			return nil // another provider manages the Node, and so the instance, whatever its tags say
 		case g.nodes.finalized(n) && n.DeletionTimestamp != nil:
 			g.queue.add(key{node: n.Name})
 			return nil

@@ -17,11 +17,11 @@ const (
 	launchTimeout = capacity.LaunchTimeout
 	// watchEvery is how often the instance of a node that isn't Ready is looked up.
 	watchEvery = 15 * time.Second
-	// nodeMissing is how long a registered node may be without Node object: a replaced one is back within that time.
+	// nodeMissing is how long a registered node may be without Node object: one that is deleted and created anew is back within that time.
 	nodeMissing = time.Minute
 )
 
-// cascade deletes the claim of a registered Node that was deleted. Before registration Nodes have no finalizer: see recreate.
+// cascade deletes the claim of a registered Node that was deleted. Before registration Nodes have no finalizer: see recreation.
 type cascade struct{ claims claims }
 
 func (c *cascade) reconcile(ctx context.Context, l *life) (time.Duration, error) {

@@ -45,7 +45,7 @@ type recreation struct {
 
 // booting is a Node that was created ahead of its kubelet, as this leader last saw it.
 type booting struct {
-	uid types.UID // empty: not known, or its absence means nothing
+	uid types.UID // empty: not known, or it doesn't matter who deleted it
 	// since is when it was first missed; zero: it exists.
 	since time.Time
 }
@@ -68,7 +68,7 @@ func (r *recreation) reconcile(ctx context.Context, l *life) (time.Duration, err
 		return 0, err
 	}
 	if verdict != alive {
-		r.booting.put(l.claim.Name, booting{}) // the cloud controller manager doesn't see it either, whatever its event says
+		r.booting.put(l.claim.Name, booting{}) // the cloud controller manager may not see it either and have deleted the Node, with an event or without
 		return lookEvery, nil                  // liveness decides what the other verdicts mean
 	}
 	if wait, ended, err := r.deletedByOthers(ctx, l); ended || wait > 0 || err != nil {

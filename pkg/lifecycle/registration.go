@@ -94,7 +94,7 @@ func (r *registration) reconcile(ctx context.Context, l *life) (time.Duration, e
 	l.claim.Status.NodeName = node.Name
 	l.match = match{node: patched}
 	if !r.reports.first(l.claim.Name, nodeRegistered) {
-		return 0, nil // its status could not be written, or the kubelet has created its Node anew
+		return 0, nil // counted before: its status could not be written, or the kubelet has created its Node anew
 	}
 	countRegistration(l)
 	klog.FromContext(ctx).V(2).Info("Node registered", "node", klog.KObj(node), "after", l.now.Sub(launchedAt(l.claim)))

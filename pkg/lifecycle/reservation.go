@@ -16,11 +16,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// lapseAge is the age from which an instance is believed to have left its capacity reservation: what EC2 shows lags.
+// lapseAge is how old an instance has to be before it counts as having left its capacity reservation: what EC2 shows of new instances lags.
 const lapseAge = 2 * time.Minute
 
 // reservationEnd finds nodes whose capacity reservation is over. Their instances run on, and are billed, as on-demand ones; their claims and Nodes
-// get the labels of such.
+// get the labels of on-demand ones, too.
 type reservationEnd struct {
 	nodes    *nodes
 	claims   claims

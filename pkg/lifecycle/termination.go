@@ -68,7 +68,7 @@ func (t *termination) end(ctx context.Context, e *ending) (time.Duration, error)
 		return wait, err
 	}
 	steps := []step{t.skipIfEnded, t.drain.run, t.volumes.wait, t.endInstance, t.removeNode}
-	if !posted(e.node) { // cordon has just read it live, the first time
+	if !posted(e.node) { // on the first call, cordon has just read the Node live
 		steps = []step{t.beginEnd, t.abandonPods, t.endInstance, t.removeNode}
 	}
 	for _, s := range steps {
@@ -97,7 +97,7 @@ func (t *termination) cordon(ctx context.Context, e *ending) (time.Duration, err
 	if !hasTaint(e.node.Spec.Taints, &karpv1.DisruptedNoScheduleTaint) || !excluded ||
 		e.node.DeletionTimestamp == nil && !hasFinalizer(e.node) {
 		node, err := t.nodes.patch(ctx, e.node.Name, e.node.UID, func(n *corev1.Node) {
-			dropTaint(n, karpv1.DisruptedTaintKey) // of another effect
+			dropTaint(n, karpv1.DisruptedTaintKey) // the same key may have another effect
 			setTaint(n, karpv1.DisruptedNoScheduleTaint)
 			if n.Labels == nil {
 				n.Labels = map[string]string{}

@@ -42,7 +42,7 @@ type unlaunched struct {
 	turns    memory[string, turn] // by claim
 }
 
-// turn is when a claim is looked at next. What was read before that doesn't count: it may be older than the claim, or is what was looked at last.
+// turn is when a claim is looked at next. What was read before next doesn't count: it may be older than the claim, or was looked at last time.
 type turn struct {
 	begun, next time.Time // begun is when it was first looked at
 	failed      bool      // the launch was known to have failed
@@ -99,7 +99,7 @@ func (u *unlaunched) end(ctx context.Context, l *life) (time.Duration, error) {
 	return 0, nil
 }
 
-// later returns how long a claim waits for its next turn, which is most at most.
+// later returns how long a claim waits for its next turn: no longer than most.
 func (u *unlaunched) later(claim string, most time.Duration, now time.Time) (wait time.Duration) {
 	u.turns.update(claim, func(t turn, _ bool) turn {
 		wait = min(max((now.Sub(t.begun)/8).Truncate(time.Second), batchPoll), batchPollMost, most)
@@ -171,7 +171,7 @@ func newClaimSet(claims []karpv1.NodeClaim) claimSet {
 func batchOf(claim *karpv1.NodeClaim) *capacity.LaunchBatch {
 	w, err := karpenter.BatchOf(claim)
 	if err != nil || w == nil || w.Token == "" {
-		return nil // such a record can't have been launched from, either
+		return nil // nothing can have been launched from such a record
 	}
 	return w
 }

@@ -12,7 +12,7 @@ type waits struct {
 	memory[string, map[string]time.Time]
 }
 
-// left returns how much is left of a limit that began at a recorded time, or of ownPatience if that is longer.
+// left returns how much is left of a limit that began at a recorded time. From the first call, ownPatience (or limit, if shorter) passes at least.
 func (w *waits) left(name, what string, since time.Time, limit time.Duration, now time.Time) time.Duration {
 	begun := now // on the first call
 	w.update(name, func(of map[string]time.Time, ok bool) map[string]time.Time {

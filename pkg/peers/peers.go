@@ -138,7 +138,7 @@ func (p *Peers) insist(ctx context.Context, what string, f func() error) error {
 	}
 }
 
-// record writes our record to our Lease. A Dovetail without a name whose role doesn't allow that goes on: it was alone before there were names.
+// record writes our record to our Lease. A Dovetail without a name goes on if its role, of before there were names, doesn't allow that: it is alone.
 func (p *Peers) record(ctx context.Context) error {
 	if p.Lease.Name == "" {
 		return nil

@@ -26,7 +26,7 @@ type Chunks struct {
 	planning   *planning
 	ownership  Ownership
 	changed    func()
-	waits      time.Time // since when pods come first; only the planner's goroutine uses it
+	waits      time.Time // since when chunks wait because pods come first; only the planner's goroutine uses it
 
 	mu sync.Mutex
 	// set: the buffers are known. kept: their chunks have been looked at since.
@@ -71,7 +71,7 @@ func (c *Chunks) Need(node string) (has, known bool, last time.Time) {
 
 // keep makes one pass, unless pods wait for a plan:
 //
-//  1. See which chunks pods have taken the place of.
+//  1. Find the chunks whose capacity pods have taken.
 //  2. Place those without capacity on nodes that are there or in flight.
 //  3. Buy nodes for what is left. If nothing was missing, free a node that is kept for chunks only.
 func (c *Chunks) keep(ctx context.Context) {

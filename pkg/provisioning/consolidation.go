@@ -69,7 +69,7 @@ type proposed struct {
 const (
 	// refusedFor is for how long a placement that was refused for a move is not proposed again.
 	refusedFor = 10 * time.Minute
-	// proposalHolds is how long after it was made a proposal may be carried out: longer if demand came in between.
+	// proposalHolds is how long after it was made a proposal may be carried out. It gets older than that if demand comes first, and is dropped then.
 	proposalHolds = 2 * time.Minute
 	// typicalBoot is how long a new node is taken to boot, when a move's cost is computed.
 	typicalBoot = time.Minute
@@ -193,7 +193,7 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 	})
 }
 
-// dueProbes returns the breakers of which a probe may be launched now, if one is wanted for a roll-out: no pod may wait for one.
+// dueProbes returns the breakers of which a probe may be launched now, whether pods wait because of them or not; none if no roll-out wants a probe.
 func (c *Consolidation) dueProbes(wanted bool) []guard.Key {
 	if !wanted {
 		return nil
@@ -209,7 +209,7 @@ func (c *Consolidation) view(ctx context.Context, lift []guard.Key) (*View, erro
 		return nil, err
 	}
 	v.Demand = nil
-	v.keepChunks() // a pod that is moved onto their capacity would make others be bought
+	v.keepChunks() // if a pod was moved onto the capacity of chunks, it would be bought for them again
 	c.planning.spending.Restrict(&v.View, func(types.UID) *corev1.Pod { return nil }, lift)
 	for i, n := range v.Nodes {
 		if n.InFlight && !n.Closed {

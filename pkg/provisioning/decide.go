@@ -128,7 +128,7 @@ func (d *Decider) try(ctx context.Context, s *Scene, opts capacity.Options) (*ca
 	return plan, rejected, nil
 }
 
-// timed returns a func that observes how long a phase took since.
+// timed returns a func that observes how long a phase has taken since the call of timed.
 func (d *Decider) timed(phase string) func() {
 	if d.Clock == nil {
 		return func() {}

@@ -2,5 +2,5 @@
 // cluster, has the planner decide what to buy and the scheduler's own filters verify it (Decider), and plans once more without what they
 // refuse. Effects opens the gates of the pods that were planned for.
 //
-// Those who carry a plan out are interfaces of this package (Purchases, Committer), and pkg/launch implements them: nothing is launched here.
+// What carries a plan out are interfaces of this package (Purchases, Committer), which pkg/launch implements: nothing is launched here.
 package provisioning

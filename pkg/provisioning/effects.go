@@ -44,7 +44,7 @@ func (ef *Effects) Serve(ctx context.Context) {
 			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
 		case <-tick.C():
 			ef.lookAtLog()
-			for more := true; more; { // the lock is given up in between: each looks at many
+			for more := true; more; { // the lock is released in between, because each step looks at many pods
 				ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = l.TickPods(now) })
 			}
 			for more := true; more; {
@@ -58,7 +58,7 @@ func (ef *Effects) Serve(ctx context.Context) {
 				ef.triggers.Changed()
 			}
 			ef.verdicts.Tend(ctx)
-			if ef.passes.waiting() || ef.triggers.chunks.Load() { // demand came first
+			if ef.passes.waiting() || ef.triggers.chunks.Load() { // they wait, because demand came first
 				ef.triggers.Replan()
 			}
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !ef.reservations.Idle() {

@@ -23,7 +23,7 @@ type Gatherer struct {
 	gangs         *gangPlans
 	nominees      *pending.Nominees
 	unprovisioned func(namespace, request string) bool
-	named         capacity.LabelsNamed // what the classes of the pods that wait depend on
+	named         capacity.LabelsNamed // the labels that the classes of queued pods took into account at the last Gather
 }
 
 // OnUnprovisioned sets a func that reports whether a ProvisioningRequest is known and has no capacity yet. Call it before anything runs.
@@ -78,14 +78,14 @@ func (g *Gatherer) Gather(ctx context.Context) ([]ledger.Waiting, map[pending.Gr
 	return g.queued(), gangs
 }
 
-// queued returns the pods that wait for a plan, in order. With many pods, sorting them takes longer than anybody may hold the ledger's lock.
+// queued returns the pods that wait for a plan, in order. With many pods, sorting takes too long to hold the ledger's lock meanwhile.
 func (g *Gatherer) queued() (out []ledger.Waiting) {
 	g.reservations.Read(func(l ledger.Reader) { out = l.QueuedPods() })
 	return ledger.InOrder(out)
 }
 
-// renew computes the classes of pods anew whose node was lost: without a scheduling cycle of theirs they may need something else now, such
-// as the zone in which their volume was bound meanwhile. It reports whether it changed the ledger.
+// renew computes the classes of stale pods anew: a pod's node was lost, and without a scheduling cycle since it may need something else now, such
+// as the zone in which its volume was bound meanwhile; or what a class is has changed (Outdate). It reports whether it changed the ledger.
 func (g *Gatherer) renew(ctx context.Context, waiting []ledger.Waiting) bool {
 	fresh := map[types.UID]*capacity.Class{}
 	var lost []types.UID

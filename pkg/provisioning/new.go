@@ -43,7 +43,7 @@ type Parts struct {
 	Types   func(nodeClass string) ([]*capacity.InstanceType, error)
 	World   World
 	Planner Planner
-	// Rooms plans where nothing is bought. It is another Planner because a Planner remembers the catalog of its last plan.
+	// Rooms makes plans without pools, which buy nothing. It is another Planner because a Planner remembers the catalog of its last plan.
 	Rooms   Planner
 	Nodes   Nodes
 	Gangs   Gangs // nil: no plugin handles groups

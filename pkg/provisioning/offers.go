@@ -45,7 +45,7 @@ func (o *offers) offer(ctx context.Context) {
 	}
 	v.Pools, v.Demand = nil, demand(waiting)
 	for i, n := range v.Nodes {
-		if n.InFlight { // for pods that are planned there, no better than what they have
+		if n.InFlight { // no better than the nodes in flight that the pods wait for already
 			shut := *n
 			shut.Closed = true
 			v.Nodes[i] = &shut
@@ -63,7 +63,7 @@ func (o *offers) offer(ctx context.Context) {
 		return
 	}
 	o.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) {
-		l.Reassign(placements, freed) // no pools, no new nodes
+		l.Reassign(placements, freed) // the plan was made without pools, so it has no new nodes
 	}})
 	klog.FromContext(ctx).V(2).Info("Waiting pods get new capacity", "pods", len(plan.Placements), "waiting", len(waiting))
 }

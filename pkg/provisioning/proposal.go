@@ -18,15 +18,15 @@ type Proposal struct {
 	Plan *capacity.Plan
 	// Existing are the nodes that placements may name besides those of the plan and claims in flight.
 	Existing map[string]Existing
-	// Place turns the placements into reservations, as a step of the ledger. They name planned nodes by claim. plan makes ids unique
-	// across plans. Nil: there are none.
+	// Place turns the placements, which name new nodes by claim, into reservations, as a step of the ledger. plan makes ids unique
+	// across plans. Nil: there are no reservations.
 	Place func(l *ledger.Ledger, plan string, placements []capacity.Placement, now time.Time)
 	// Claims are the NodeClaims that users wrote, by planned node. Other nodes get claims of their own.
 	Claims map[string]*capacity.Claim
 	For    capacity.Purpose
-	// Requester is who is asked before each request, and told when a launch fails; nil: the ledger.
+	// Requester is asked before each request whether the claim is still needed, and hears when its launch fails; nil: the ledger.
 	Requester Requester
-	// Workload is what nodes for no pods, which are all alike, count as for the spending guard.
+	// Workload is the workload for which the spending guard counts nodes that are bought for no pods. All nodes of the proposal are alike then.
 	Workload guard.Workload
 	Terms    Terms
 }
@@ -49,10 +49,10 @@ type Terms struct {
 	Pod    func(types.UID) *corev1.Pod // finds the plan's pods; nil: among the pending ones
 }
 
-// Outcome is what has become of a Proposal. Pods that are refused are in its plan.
+// Outcome is what has become of a Proposal. Pods that are refused are listed in its plan.
 type Outcome struct {
 	Claims map[string]*capacity.Claim // by planned node
-	// Why is why nodes have left the plan, or why nodes for no pods are only a probe; empty: all are launched.
+	// Why is why nodes were removed from the plan, or why nodes for no pods are only a probe; empty: all are launched.
 	Why string
 	// Paused: a breaker stops all of the nodes, which are for no pods.
 	Paused bool

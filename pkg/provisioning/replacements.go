@@ -44,7 +44,7 @@ const (
 type move struct {
 	pods  []*corev1.Pod // the pods at the last request
 	avoid []string      // the nodes to avoid, likewise
-	asked bool          // since the last try
+	asked bool          // Replace was called since the last try, and capacity is missing
 	tries int
 	next  time.Time // no retry before
 	why   string    // what was missing at the last try
@@ -118,8 +118,8 @@ func (r *Replacements) successors(pods []*corev1.Pod) (map[ledger.Successor][]*c
 	return out, cmp.Or(err, forbidden)
 }
 
-// movesDue returns the nodes for whose pods capacity is to be planned now. Once a node is drained Replace is no longer called for it: the
-// new pods use up the reservations, and what then looks missing isn't.
+// movesDue returns the nodes for whose pods Replace has asked for capacity since the last try. A node that is drained is not among them, because
+// Replace is no longer called for it: its reservations are used up by the new pods, and only seem to be missing.
 func (r *Replacements) movesDue() map[string][]*corev1.Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,10 +22,10 @@ import (
 // attempt is a move that is to be reserved.
 type attempt struct {
 	*consolidation.Move
-	// successors are the pods that will be created in place of the placements' pods, from the nodes that these leave now.
+	// successors are the pods that will be created in place of the placements' pods; from are the nodes that the placements' pods leave.
 	successors []*corev1.Pod
 	from       []string
-	pods       map[types.UID]*corev1.Pod // as they are now, of all of its nodes
+	pods       map[types.UID]*corev1.Pod // all pods on the move's nodes, as they are now
 	fenced     bool
 	// why the move can't be made; empty: it can, as far as is known.
 	why string
@@ -44,10 +44,10 @@ const verifyTries = 5
 //
 //  1. Cordon the nodes of the moves in the ledger: from now on no pod comes to them.
 //  2. Take a view, and find the moves' pods in it.
-//  3. Have the profile's filters verify all moves together: their nodes without these pods, the new nodes there. If a pod of a move is
+//  3. Have the profile's filters verify all moves together, with the pods gone from their nodes and with the new nodes there. If a pod of a move is
 //     refused, the others are verified anew as if its nodes stayed as they are.
 //  4. Reserve what is left. A move that needs new nodes is bought as a whole or not at all.
-//  5. Lift the cordons of the other moves.
+//  5. Lift the cordons of the moves that can't be made.
 func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 	start := c.clock.Now()
 	out := &consolidation.Result{Kept: p.Kept}
@@ -109,7 +109,7 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 // cordon cordons the nodes of the moves, except those of moves that can't be made.
 func (c *Consolidation) cordon(all []*attempt) {
 	for _, a := range all {
-		// A request that was made before the last moves were reserved doesn't know of them. Their cordons and reservations are theirs.
+		// A request that was made before the last moves were reserved doesn't know of them. Cordon and reservations belong to the other move.
 		if slices.ContainsFunc(a.Nodes, c.Empties) {
 			a.fail("another move empties the node")
 			continue
@@ -336,7 +336,7 @@ func (c *Consolidation) trial(v *View, all []*attempt, objects map[string]*corev
 	return t, of
 }
 
-// order puts pods first that go to the zone that lacks most of their class. A skew then refuses few of them at the first try.
+// order puts pods first that go to the zone that lacks most of their class. A spread constraint then refuses few of them at the first try.
 func (c *Consolidation) order(v *View, steps []stepOf) {
 	type domain struct {
 		class capacity.ClassKey

@@ -101,7 +101,7 @@ func (r *Rounds) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, e
 
 // affordable returns the plan, or a new plan for fewer pods if the spending guard would remove some of its nodes. What would be left of the
 // first has not been verified without them: pods may be spread over zones together with pods that are no longer placed, and their own node
-// would refuse them. Of a bind group, removing one node removes all members, again in each round, and nothing would ever be bought for them.
+// would refuse them. If reservations form a group, removing one node removes the whole group, again in each round, and nothing would ever be bought.
 func (r *Rounds) affordable(ctx context.Context, v *View, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[pending.Group]*Gang) (*View, *capacity.Plan) {
 	out := r.purchases.Preview(&Proposal{Plan: plan})
 	why := map[types.UID]capacity.Removal{}

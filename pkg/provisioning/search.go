@@ -158,7 +158,7 @@ func (q *search) refuse(f capacity.Forbidden) bool {
 	return true
 }
 
-// ask verifies classes that were refused in two plans on all nodes.
+// ask has the filters check classes that were refused in two plans against all nodes.
 func (q *search) ask(ctx context.Context, plan *capacity.Plan, rejected []capacity.Rejection) error {
 	existing := map[string]bool{}
 	for _, n := range q.scene.Nodes {

@@ -18,7 +18,7 @@ type Triggers struct {
 	counted chan struct{} // static pools may have too few nodes or too many
 	changes atomic.Uint64 // how often pools, offerings or node classes have changed
 	room    atomic.Bool   // capacity has appeared since it was last offered
-	freed   atomic.Bool   // and pods may leave a launched instance for it
+	freed   atomic.Bool   // pods may leave a launched instance for that capacity
 	// daemonsMoved: DaemonSets or the requests of their pods have changed since capacity was last reserved for them.
 	daemonsMoved atomic.Bool
 	chunks       atomic.Bool // chunks of CapacityBuffers may have no capacity

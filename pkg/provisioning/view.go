@@ -45,7 +45,7 @@ type View struct {
 	pod  func(types.UID) *corev1.Pod // a pending one; nil for others
 	// Existing are the nodes of the snapshot, for the ledger.
 	Existing map[string]Existing
-	// chunks are those of CapacityBuffers. Pods may take their capacity, so it is free.
+	// chunks are those of CapacityBuffers. Pods may take their capacity, so it counts as free.
 	chunks buffers.Chunks
 }
 
@@ -314,7 +314,7 @@ func expected(shown, planned map[string]int64, drivers []string) map[string]int6
 	maps.DeleteFunc(out, func(d string, _ int64) bool { return !slices.Contains(drivers, d) })
 	for d, k := range planned {
 		if slices.Contains(drivers, d) {
-			continue // no limit, or reported
+			continue // the driver is there: its limit is reported, or it has none
 		}
 		if out == nil {
 			out = map[string]int64{}

@@ -35,7 +35,7 @@ func Any(all []karpv1.Budget, now clock.Clock, reason karpv1.DisruptionReason) b
 	return Allowed(all, now, mostNodes, reason) > 0
 }
 
-// mostNodes stands for the number of a pool's nodes where only a budget of none matters.
+// mostNodes stands for the number of a pool's nodes. It is so large that only a budget of 0 nodes or 0 % allows none.
 const mostNodes = 1 << 20
 
 // never reports whether a schedule names no time at all, like the 31st of February.

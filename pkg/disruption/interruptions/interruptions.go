@@ -53,10 +53,10 @@ type Config struct {
 	Claims   client.Client
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// LeadMost is how long before its time is over the replacement of a node begins at the earliest.
+	// LeadMost is how long before the end of a node its replacement begins at the earliest.
 	LeadMost time.Duration
-	// Lost is called for a claim whose capacity is taken back, Leaving for one whose capacity the cloud recommends to leave, if its pool is to
-	// do so; both perhaps more than once.
+	// Lost is called for a claim whose capacity is taken back, Leaving for one whose capacity the cloud recommends to leave, if its pool asks
+	// for that; both perhaps more than once.
 	Lost, Leaving func(*karpv1.NodeClaim)
 	// Changed is called when something was recorded.
 	Changed func()
@@ -114,7 +114,7 @@ func (i *Recorder) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity
 	if before, kind, ok := Of(claim); ok && !supersedes(at, x.Kind, before, kind) {
 		return nil
 	}
-	// A conflict with somebody's status would cost a spot instance 20 s.
+	// A patch without resourceVersion can't conflict: a conflict would cost 20 s, until the message is received again, and a spot instance has 120 s.
 	if err := i.annotate(ctx, claim, objects.AnnotationInterrupted, at.UTC().Format(time.RFC3339)+" "+string(x.Kind)); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (i *Recorder) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity
 }
 
 // supersedes reports whether an interruption is more urgent than the one that is recorded: maintenance waits for a paused pool and for the brake, and the
-// others don't; of two of a sort the earlier one counts.
+// others don't. If both wait, or neither does, the earlier one counts.
 func supersedes(at time.Time, kind capacity.InterruptionKind, before time.Time, recorded capacity.InterruptionKind) bool {
 	if waits, waited := kind == capacity.MaintenanceScheduled, recorded == capacity.MaintenanceScheduled; waits != waited {
 		return waited
@@ -152,7 +152,7 @@ func (i *Recorder) drainBy(claim *karpv1.NodeClaim, x capacity.Interruption) tim
 	return now
 }
 
-// recommend tells that EC2 recommends to leave an instance's capacity, and records it if the pool is to do so. Recommendations are repeated; the
+// recommend tells that EC2 recommends to leave an instance's capacity, and records it if the pool asks for that. Recommendations are repeated; the
 // first one counts.
 func (i *Recorder) recommend(ctx context.Context, claim *karpv1.NodeClaim) error {
 	i.cfg.Recorder.Eventf(claim, nil, corev1.EventTypeNormal, string(capacity.SpotRebalance), "Check", "EC2 may take the instance's spot capacity back soon")

@@ -52,8 +52,8 @@ func KindOf(text string) string {
 	return kind
 }
 
-// subjectOf returns what a reason is about, apart from numbers that change all the time: the pod, the name, and when it ends. When a busy
-// node will be quiet changes with each of its pods, so that doesn't count.
+// subjectOf returns what a reason is about, apart from numbers that change all the time: the pod, the name, and when it ends. That end doesn't
+// count for a busy node (NotQuiet), because it changes with each pod that comes or goes.
 func subjectOf(k *consolidation.Kept) string {
 	until := ""
 	if k.Kind != consolidation.NotQuiet && !k.Until.IsZero() {

@@ -1,4 +1,4 @@
-// Package pdb answers what PodDisruptionBudgets allow, from an informer's cache. It knows neither nodes nor why somebody asks.
+// Package pdb answers what PodDisruptionBudgets allow, from an informer's cache. It knows neither nodes nor what its answers are for.
 package pdb
 
 import (
@@ -26,7 +26,7 @@ type Budgets struct {
 // New returns the budgets that a lister knows. Read them before anything else.
 func New(lister policylisters.PodDisruptionBudgetLister) *Budgets { return &Budgets{lister: lister} }
 
-// namespaceBudgets are the PodDisruptionBudgets of a namespace, by name. version changes when there are others, or others' specs.
+// namespaceBudgets are the PodDisruptionBudgets of a namespace, by name. version changes when a budget is added or removed, or its spec changes.
 type namespaceBudgets struct {
 	all     []*budget
 	version int
@@ -66,7 +66,7 @@ func (b *Budgets) Read() error {
 		in.version = b.version
 		for _, x := range in.all {
 			if x.selector, err = metav1.LabelSelectorAsSelector(x.Spec.Selector); err != nil {
-				x.selector = labels.Everything() // its controller can't read it either; the pods may be meant
+				x.selector = labels.Everything() // Kubernetes' controller can't read it either; it may be intended for any pod
 			}
 		}
 	}

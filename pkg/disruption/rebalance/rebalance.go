@@ -21,12 +21,12 @@ import (
 const (
 	// Replace is the value of the annotation by which a pool has its nodes replaced.
 	Replace = "replace"
-	// restFor is how long a node is used at least before it is replaced for a recommendation: EC2 may give one at once.
+	// restFor is how long a node is used at least before it is replaced for a recommendation: EC2 may give one right after the launch.
 	restFor = 10 * time.Minute
 	// countsFor is how long a recommendation counts. If the node couldn't be replaced for so long, it is a node like any other again.
 	countsFor = 24 * time.Hour
-	// awayFor is for how long spot capacity has to be there, and this process has to have watched it, before a node returns to it; and how long a
-	// node waits at least after a return that failed.
+	// awayFor is for how long a node that was bought on demand has to be there, and this process to have watched capacity, before it may return to
+	// spot capacity; and how long a node waits at least after a return that failed.
 	awayFor = 30 * time.Minute
 	// most is the share of a pool's nodes that are replaced at a time if no budget says how many: as in Karpenter's default budget.
 	most = 0.1
@@ -55,7 +55,7 @@ func Recommended(claim *karpv1.NodeClaim, now time.Time) (since time.Time, ok bo
 	return since, err == nil && now.Sub(since) < countsFor
 }
 
-// Due returns since when a spot node is to be replaced because EC2 recommends to leave its capacity, if its pool asks for that. A new node isn't yet.
+// Due returns since when a spot node is to be replaced because EC2 recommends to leave its capacity. A node younger than restFor isn't replaced yet.
 func Due(claim *karpv1.NodeClaim, now time.Time) (since time.Time, yes bool) {
 	since, ok := Recommended(claim, now)
 	return since, ok && claim.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeSpot && now.Sub(claim.CreationTimestamp.Time) >= restFor
@@ -84,7 +84,7 @@ func ReturnsAt(claim *karpv1.NodeClaim, watched time.Time) time.Time {
 	return since.Add(awayFor)
 }
 
-// Rest returns how long a node waits at least after a move of it has failed; 0: as others do.
+// Rest returns how long a node waits at least after a move of it has failed; 0: no longer than other nodes.
 func Rest(claim *karpv1.NodeClaim) time.Duration {
 	if ReturnsAt(claim, time.Time{}).IsZero() {
 		return 0

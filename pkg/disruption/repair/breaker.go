@@ -8,7 +8,7 @@ import (
 // percent is the share of a pool's nodes that may be unhealthy, rounded up. If more are, whatever ails them is not their own fault.
 const percent = 20
 
-// Breaker counts a pool's nodes. Those without a pool count as one.
+// Breaker counts nodes by pool, and by pool and zone. Nodes without a pool count as those of one pool.
 type Breaker map[group]*count
 
 // group is a pool, or a pool's nodes in a zone.
@@ -44,7 +44,7 @@ func (b Breaker) Add(pool, zone string, launched time.Time, f *Fault) {
 }
 
 // all returns how many nodes there are. A healthy one that was launched since the first became unhealthy has the pods of an unhealthy one, as a
-// rule: it doesn't count, or each quarter of a zone would be a fifth as soon as its pods run elsewhere.
+// rule: it doesn't count. Otherwise, when a quarter of a zone fails, its share would fall to a fifth (allowed) as soon as its pods run elsewhere.
 func (c *count) all() int {
 	fresh := 0
 	for _, launched := range c.healthy {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// graceLeast is how long the drain of an unhealthy node whose kubelet answers may take at least. Otherwise it is half of what was tolerated.
+	// graceLeast is the least time for the drain of an unhealthy node whose kubelet answers. The drain has half of the toleration if that is longer.
 	graceLeast = 5 * time.Minute
 	// off is the value by which a pool turns off one policy, or all of them.
 	off = "off"

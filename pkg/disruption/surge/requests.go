@@ -45,7 +45,7 @@ type Requests struct {
 	failed      map[types.NamespacedName]failure
 }
 
-// failure is how often in a row a Deployment was restarted in vain, and until when it isn't again.
+// failure is how often in a row a Deployment was restarted in vain, and until when it isn't restarted again.
 type failure struct {
 	times int
 	until time.Time
@@ -60,7 +60,7 @@ func New(kube kubernetes.Interface, f informers.SharedInformerFactory, clock clo
 // Request is a Deployment that asks for a roll-out instead of the eviction of a pod.
 type Request struct {
 	Deployment types.NamespacedName
-	// Err is why that can't be made now; nil: it can.
+	// Err is why the roll-out can't be made now; nil: it can.
 	Err error
 }
 
@@ -150,7 +150,7 @@ func surplus(d *appsv1.Deployment, replicas int) int {
 	case d.Spec.Strategy.Type != "" && d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType:
 		return 0
 	case d.Spec.Strategy.RollingUpdate == nil || d.Spec.Strategy.RollingUpdate.MaxSurge == nil:
-		return 1 // a quarter, rounded up
+		return 1 // the default, a quarter rounded up, is at least this
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(d.Spec.Strategy.RollingUpdate.MaxSurge, replicas, true)
 	if err != nil {
@@ -199,7 +199,7 @@ func (r *Requests) restart(ctx context.Context, of types.NamespacedName) (*appsv
 		return nil, fmt.Errorf("a roll-out of Deployment %s: %w", of, err)
 	}
 	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion}, // nothing has changed since it was read
+		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion}, // refused if it has changed since it was read
 		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]string{
 			annotationRestartedAt: r.clock.Now().UTC().Format(time.RFC3339)}}}},
 	})
@@ -212,7 +212,7 @@ func (r *Requests) restart(ctx context.Context, of types.NamespacedName) (*appsv
 	return d, nil
 }
 
-// Ended records whether a restart has moved the pods. One in vain isn't repeated for a while.
+// Ended records whether a restart has moved the pods. If it hasn't, the Deployment isn't restarted for a while.
 func (r *Requests) Ended(of types.NamespacedName, moved bool) {
 	if moved {
 		delete(r.failed, of)

@@ -34,7 +34,7 @@ var (
 // Right knows whether Dovetail may patch Deployments, and the Deployments if it may. Nothing is asked and watched before a pod asks for a
 // roll-out. Safe for concurrent use.
 //
-//	unknown -> denied <-> granted: by Run
+//	unknown -> denied or granted, denied <-> granted: by Run
 type Right struct {
 	kube  kubernetes.Interface
 	clock clock.WithTicker

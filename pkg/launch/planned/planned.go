@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Nominated returns the text of an event about a pod that is placed on a node; n is the planned node with that claim, if it is new.
+// Nominated returns the text of an event about a pod that is placed on a node; n is the planned node if the node is yet to be launched, else nil.
 func Nominated(node string, n *capacity.PlannedNode) string {
 	if n == nil {
 		return fmt.Sprintf("Planned on %s, which has free capacity", node)
@@ -38,7 +38,7 @@ const (
 	annotationMinRelaxed       = "karpenter.sh/nodeclaim-min-values-relaxed"
 )
 
-// Annotations returns those that its claim gets.
+// Annotations returns the annotations that the claim of a planned node gets.
 func Annotations(n *capacity.PlannedNode) map[string]string {
 	out := map[string]string{}
 	if n.MinValuesRelaxed {
@@ -61,7 +61,7 @@ func Annotations(n *capacity.PlannedNode) map[string]string {
 	return out
 }
 
-// fewTypes is below how many instance types Karpenter warns when it launches on demand although spot capacity is allowed
+// Below fewTypes instance types Karpenter warns when it launches on demand although spot capacity is allowed
 // (instanceTypeFlexibilityThreshold in its AWS provider).
 const fewTypes = 5
 
@@ -95,7 +95,7 @@ func certainShare(n *capacity.PlannedNode) float64 {
 	return share
 }
 
-// CertainMemory returns nodestatus.Status.CertainMemory of a Node; registered: its kubelet has.
+// CertainMemory returns nodestatus.Status.CertainMemory of a Node; registered: its kubelet has registered.
 func CertainMemory(n *corev1.Node, registered bool) int64 {
 	if n.Annotations[objects.AnnotationUnread] == "true" {
 		return nodestatus.NothingCertain

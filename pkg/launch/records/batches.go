@@ -8,8 +8,8 @@ type Batches struct {
 	byClaim map[string]*capacity.LaunchBatch
 }
 
-// BatchesOf returns the launch batches of the claims. A batch's record names all of its claims, so it says what another claim belongs to on which
-// it was not written yet, because the crash came in between.
+// BatchesOf returns the launch batches of the claims. A batch's record names all of its claims. So if a crash kept the record from being written on
+// one of them, the records on the others still say which batch that claim belongs to.
 func BatchesOf(claims []*capacity.Claim) Batches {
 	out := Batches{byToken: map[string]*capacity.LaunchBatch{}, byClaim: map[string]*capacity.LaunchBatch{}}
 	for _, c := range claims {

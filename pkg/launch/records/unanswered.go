@@ -40,7 +40,7 @@ func (u *Unanswered) Answered(name string, launched *capacity.Claim) {
 }
 
 // Take returns the claims that were launched, each once, by name. A claim waits for the answers about all claims of its launch batch: a repeated call
-// returns their instances, too, and those of claims that nobody knows to be launched would be terminated.
+// returns their instances, too, and would terminate those of claims of which the launch isn't known yet.
 func (u *Unanswered) Take() (ready []*capacity.Claim) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

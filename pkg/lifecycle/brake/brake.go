@@ -34,7 +34,7 @@ func (b *Brake) Take(now time.Time) bool {
 	return true
 }
 
-// Wait returns how long Take will go on to return false; 0: it would not now.
+// Wait returns how long Take will go on to return false; 0: Take would return true now.
 func (b *Brake) Wait(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

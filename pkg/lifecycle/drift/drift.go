@@ -25,7 +25,7 @@ const (
 	// retry is when a claim is compared again if something wasn't known.
 	retry = 30 * time.Second
 	// pace is the time between two changes of conditions, of all claims together: a class that changes makes thousands of claims drift at
-	// once, and the writes must not keep those of nodes that start waiting.
+	// once, and these writes must not delay those for nodes that are starting.
 	pace = time.Second / 20
 )
 
@@ -69,7 +69,7 @@ func (d *Conditions) Reconcile(ctx context.Context, claim *karpv1.NodeClaim, set
 	switch {
 	case reason == reasonOn(claim):
 	case known && reason == last.reason && !last.turn.IsZero():
-		c.turn = last.turn // it has waited so long that it was compared again
+		c.turn = last.turn // the change has waited so long for its turn that the claim is compared again
 	default:
 		c.turn = d.memory.turn(now)
 	}
@@ -139,7 +139,7 @@ func (d *Conditions) reasonOf(ctx context.Context, claim *karpv1.NodeClaim, pool
 	}
 	class := d.nodeClass.New()
 	if err := d.objects.Get(ctx, client.ObjectKey{Name: ref.Name}, class); apierrors.IsNotFound(err) {
-		return "", nil // what nodes should be like is not known any more
+		return "", nil // without its class it isn't known what nodes should be like
 	} else if err != nil {
 		return "", fmt.Errorf("reading %s %s: %w", d.nodeClass.Kind, ref.Name, err)
 	}
@@ -159,8 +159,8 @@ func (d *Conditions) reasonOf(ctx context.Context, claim *karpv1.NodeClaim, pool
 	return reason, unknown
 }
 
-// outdated reports whether annotations have another hash than the object has now. A new leader writes that of an edit that was made while
-// nobody led. Claims that it creates before have the new hash already: they have not drifted.
+// outdated reports whether annotations have another hash than the object has now. If the object was edited while there was no leader, the next leader
+// writes the new hash. Claims that it creates before it does so have the new hash already: they have not drifted.
 func outdated(annotations map[string]string, now karpenter.Stamp) bool {
 	return now.Current(annotations) && !now.On(annotations)
 }

@@ -20,7 +20,7 @@ const (
 // stuckAfter is how long a pod may be past its own deletion time before a drain no longer waits for it.
 const stuckAfter = time.Minute
 
-// Terminating reports whether the pod was deleted and has not ended yet.
+// Terminating reports whether the pod was deleted and its object is still there.
 func Terminating(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
 
 // Stuck reports whether the pod should have ended over a minute ago: no kubelet ends it.

@@ -14,7 +14,7 @@ const (
 )
 
 // Answer is the answer to a question that several goroutines ask, so that it is asked at most once in a while. Safe for concurrent use; none waits
-// for another. The zero Answer is none.
+// for another. The zero Answer has no answer yet.
 type Answer[V any] struct {
 	mu     sync.Mutex
 	busy   bool      // it is being asked
@@ -22,7 +22,7 @@ type Answer[V any] struct {
 	answer V
 }
 
-// Get returns an answer that was asked for at the time since or later. It calls ask if there is none, at most once per every unless that fails. If
+// Get returns an answer that was asked for at the time since or later. If there is none it calls ask, but not within every of the last success. If
 // wait is not zero, there is no answer before that is over. The answer is shared and must not be changed. The error is that of ask.
 func (s *Answer[V]) Get(since, now time.Time, every time.Duration, ask func() (V, error)) (answer V, wait time.Duration, err error) {
 	s.mu.Lock()

@@ -20,7 +20,7 @@ type Relief struct {
 	// inFlight: a plan was cut to keep maxClaimsInFlight.
 	inFlight bool
 	pools    map[string]bool // pools whose limits refused pods may wait for
-	ended    bool            // a claim of such a pool has ended since then
+	ended    bool            // a claim of such a pool has ended since pods were refused
 	during   map[string]bool // pools of claims that have ended since the current or last plan began
 	busy     bool            // a plan is being made, whose refusals are not recorded yet
 	last     time.Time
@@ -93,8 +93,8 @@ func (r *Relief) ClaimEnded(pool string) {
 	}
 }
 
-// Due reports whether a limit that pods wait for has capacity again. inFlight counts the claims that aren't initialized, of which there may
-// be most: a tenth of that is worth another plan.
+// Due reports whether a limit that pods wait for has capacity again. inFlight counts the claims that aren't initialized. A tenth of
+// maxClaimsInFlight, or one claim, has to be free: less isn't worth another plan.
 func (r *Relief) Due(now time.Time, inFlight func() int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
