@@ -186,8 +186,8 @@ func matesOf(x *Candidate, class *capacity.Class) (n int) {
 	return n
 }
 
-// besideOthers reports whether a pod on the candidate prefers to share a node with pods that are there, and whether it prefers not to share it
-// with pods of other classes that are not.
+// besideOthers reports whether a pod on the candidate prefers to share a node with pods that are there now (with), and whether it prefers
+// not to share one with pods of certain other classes, of which none is there now (alone).
 func besideOthers(c *capacity.Class, x *Candidate) (with, alone bool) {
 	selected := func(terms []capacity.PodTerm, of func(*capacity.Class) bool) bool {
 		return slices.ContainsFunc(terms, func(t capacity.PodTerm) bool {
