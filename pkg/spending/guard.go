@@ -139,7 +139,7 @@ func (g *Guard) Restore(ctx context.Context, claims []*capacity.Claim) error {
 	return nil
 }
 
-// Buy records an instance that is about to be bought, and on the claim when it was bought. wanted holds the pods that it is bought for.
+// Buy records an instance that is about to be bought, and sets the time of the purchase in c. wanted holds the pods that it is bought for.
 func (g *Guard) Buy(c *capacity.Claim, offers []capacity.NodeOffer, wanted map[types.UID]guard.Workload) {
 	if g == nil {
 		return

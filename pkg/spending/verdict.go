@@ -274,7 +274,7 @@ func (s *state) left(b *instance, now time.Time) {
 }
 
 // overtaken reports whether the plan that bought the instance was right when it was made: pods of one of the workloads have come or gone
-// since, which changes what a spread or an affinity allows, or it is on record that its pods were refused for no other reason.
+// since, which changes what a spread or an affinity allows, or all faults that were recorded for its pods are put down to such changes.
 func (s *state) overtaken(b *instance, workloads []guard.Workload) bool {
 	return s.recent.movedSince(b.at, workloads) || len(b.thrown) > 0 && mergeFaults(b.thrown).Overtaken
 }

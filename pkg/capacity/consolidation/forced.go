@@ -10,8 +10,8 @@ import (
 const (
 	// atOnce is how many nodes that have to go are planned together, if no budget limits them.
 	atOnce = 50
-	// mostForced is how many nodes of a pool one move empties for a reason with a budget. The more, the fewer new nodes they need, and the
-	// sooner one new node that doesn't come up, or one pod that is in the way, keeps all of them.
+	// mostForced is how many nodes of a pool one move empties for a reason with a budget. With more, their pods need fewer new nodes, but
+	// it happens more often that one new node doesn't come up, or one pod can't be moved, and that none of them is emptied then.
 	mostForced = 8
 )
 

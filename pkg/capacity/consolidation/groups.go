@@ -53,7 +53,7 @@ func (p *plan) groups(nodes []int32) {
 	}
 }
 
-// wasteful returns the nodes that cost more than their pods are worth, most waste per disruption first; from the fifth set size on, shuffled a little.
+// wasteful returns the nodes that cost more than their pods are worth, most waste per disruption first; in later rounds (number) a little shuffled.
 func (p *plan) wasteful(nodes []int32, number, size int) []int32 {
 	var out []int32
 	key := make(map[int32]float64, len(nodes))

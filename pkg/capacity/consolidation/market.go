@@ -35,7 +35,7 @@ type memory struct {
 	packs   map[string]*packed
 }
 
-// packed is a packing of pods in new nodes. A load's Candidate is the index of an offer, a share's Item that of an entry in the list of pods that was packed.
+// packed is a packing of pods in new nodes. A load's Candidate is the index of an offer, a share's Item that of an entry in what was packed.
 type packed struct {
 	loads []packing.Load
 	cost  float64

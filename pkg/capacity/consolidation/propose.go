@@ -198,7 +198,7 @@ func (s *pass) propose(d *draft, reason Reason) {
 	}
 }
 
-// settle keeps moves that may wait apart from those that have to be made: they put no pods on new nodes of these, and empty no node that gets pods from these.
+// settle keeps moves that may wait apart from forced ones: they use no new nodes of these, and empty no node that gets pods from these.
 func (s *pass) settle() {
 	c := s.plan.c
 	for at := c.existing; at < len(c.nodes); at++ {

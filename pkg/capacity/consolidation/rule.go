@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// leavingMost times the price of nodes that leave their spot capacity is the most that new nodes may cost: the cloud may not reclaim that capacity after all.
+	// leavingMost is how many times the price of nodes that leave spot capacity the new ones may cost: the cloud may not reclaim it after all.
 	leavingMost = 1.5
 	// settlesAfter is how long spot capacity has to be available again until it is no longer Unsettled. What a return to it would have
 	// saved in this time counts as accrued.
