@@ -55,7 +55,7 @@ type openMove struct {
 	begun bool
 	// surges: it has begun, and waits for the pods of Deployments before the other pods are evicted.
 	surges bool
-	// uses are the nodes on which capacity is reserved; those that were launched for the move by their claims.
+	// uses are the nodes on which capacity is reserved: by name or, if they were launched for the move, by claim.
 	uses map[string]bool
 }
 

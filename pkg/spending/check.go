@@ -40,7 +40,7 @@ func (a *Check) spent() *Cost {
 	return a.cost
 }
 
-// Check begins a check of a plan with total new nodes (a tenth of them bounds those of a new image). claims returns all NodeClaims by name, those that informers don't show yet included.
+// Check begins a check of a plan with total new nodes (see Config.NewImageNodes). claims returns all NodeClaims by name, in informers or not yet.
 func (g *Guard) Check(total int, claims func() map[string]*capacity.Claim) *Check {
 	if g == nil {
 		return nil

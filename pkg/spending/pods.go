@@ -98,7 +98,7 @@ func (s *state) observePod(b *instance, pod *corev1.Pod, now time.Time) {
 		// A node that becomes unhealthy before it was ever initialized gets its verdict when it is given up: that is a machine fault.
 		sick := unhealthy[cause]
 		if b.end != nil || b.neutral || b.over || sick && b.initialized.IsZero() {
-			return // it goes with its instance
+			return // it ends because its instance does
 		}
 		f := guard.Fault{Machine: sick, Cause: cause, Message: fmt.Sprintf("pod %s/%s had to leave node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
 		served := s.breakers.Served(b.claim)

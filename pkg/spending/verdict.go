@@ -15,8 +15,8 @@ const (
 	servedAfter = 2 * time.Minute
 	// thrownWithin: a pod that is evicted or rejected within this time after the instance was bought counts against its workload.
 	thrownWithin = time.Hour
-	// unusedFor is how long none of the pods that an instance was bought for has to be on it or planned there until it is clear that it
-	// won't serve them.
+	// unusedFor is how long an instance has to be without any pod that it was bought for, bound there or planned there, until it is clear
+	// that it won't serve them.
 	unusedFor = time.Minute
 	// mostGangs is how many rounds of instances for gangs that could not be placed as a whole are forgiven within an hour.
 	mostGangs = 2

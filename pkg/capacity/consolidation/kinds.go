@@ -70,7 +70,7 @@ type kinds struct {
 	plain    map[capacity.ClassKey]int32
 	last     *capacity.Class
 	lastKind int32
-	// pinned are those of classes whose pods depend on where they are now; domains are the keys by which they do.
+	// pinned are those of classes whose pods depend on where they are now; domains are the topology keys that matter for this, by class.
 	pinned  map[pinned]int32
 	domains map[capacity.ClassKey][]string
 	byKey   map[string]int32

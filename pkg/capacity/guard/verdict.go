@@ -39,8 +39,8 @@ func (g *Guard) Ran(name string, w Workload) {
 	}
 }
 
-// Steady records that the node has been initialized long enough to trust it. That proves that the image works. A machine has served with
-// that if it was bought for no pod, or as a replacement whose pods have not moved yet.
+// Steady records that the node has been initialized long enough to trust it. That proves that the image works. It also means that the
+// machine has served, if it was bought for no pod, or as a replacement whose pods have not moved yet.
 func (g *Guard) Steady(name string, now time.Time) {
 	m := g.machines[name]
 	if m == nil {

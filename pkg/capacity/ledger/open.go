@@ -154,7 +154,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	}
 	delete(l.byName, n.name)
 	if n.cached {
-		// The Node object exists a little longer, perhaps without a taint that keeps pods off: until then the ledger lets no pod go there.
+		// The Node object exists a little longer, perhaps without a taint that keeps pods off. As long as it does, the ledger lets no pod go there.
 		l.nodes[n.name] = &node{key: n.name, name: n.name, arrival: n.arrival, providerID: n.machine(), cached: true, status: n.status, fenced: true, closed: true,
 			reserved: map[int32]capacity.Resources{}}
 		l.byName[n.name] = l.nodes[n.name]
@@ -196,7 +196,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 		c.open--
 		l.requeue(p, why, blameless, now)
 	default:
-		// One pod's entitlement ends with the slot: that of the last one, which would wait longest anyway.
+		// One pod's entitlement ends with the slot: that of the last waiting pod, which would have waited longest anyway.
 		if k := len(c.waiting); k > 0 {
 			p := c.waiting[k-1]
 			c.waiting = c.waiting[:k-1]
