@@ -18,8 +18,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// KeptFor is how long capacity is kept for the pods of a request once it has been told of it, and before that if its status can't be written, so
-// that nobody can use it.
+// KeptFor is how long capacity is kept for the pods of a request once its status says that it has capacity. If that status can't be
+// written, nobody learns that pods may come: the capacity is kept for as long, and then the request is given up.
 const KeptFor = 10 * time.Minute
 
 // MostPods bounds the pods of one request.
@@ -56,7 +56,7 @@ type Phase int
 
 // The phases of a request.
 const (
-	// Waiting: it has no capacity, which is tried again.
+	// Waiting: it has no capacity yet; it is tried again.
 	Waiting Phase = iota
 	// Launching: it has capacity on nodes of which some are not up yet.
 	Launching
@@ -108,7 +108,7 @@ type Bookings struct {
 	Parts
 	changed func(news bool)
 	due     atomic.Bool
-	waits   time.Time            // since when pods come first; only Keep uses it
+	waits   time.Time            // since when requests wait because pods wait for a plan; only Keep uses it
 	trials  map[types.UID]*trial // only Keep uses them
 
 	mu     sync.Mutex
@@ -129,8 +129,8 @@ func New(p Parts) *Bookings {
 // OnChange sets a func that hears when requests have been looked at; news: for one of them something has changed. Call it before anything runs.
 func (b *Bookings) OnChange(f func(news bool)) { b.changed = f }
 
-// Set sets all requests that want capacity or have it, those that come first first. What is booked for others is free at once. It is called again from
-// time to time.
+// Set sets all requests that want capacity or have it, in the order in which they are served. What is booked for other requests is free at
+// once. It is called again from time to time.
 func (b *Bookings) Set(all []Request) {
 	b.mu.Lock()
 	over := map[types.UID]bool{}
@@ -216,7 +216,7 @@ func (b *Bookings) Keep(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "Capacity for a ProvisioningRequest could not be planned; it is tried again", "provisioningRequest", klog.KRef(r.Namespace, r.Name))
 			if r.Until.IsZero() {
 				t.tried(b.Clock.Now(), err.Error())
-			} // else it has capacity, until a look that worked has found otherwise
+			} // otherwise it keeps its capacity until a pass without an error finds it lost
 		}
 		all = all && (t.plans > 0 || t.phase != Waiting)
 		states[r.UID] = State{Phase: t.phase, Bought: t.bought, Tried: t.plans > 0, Why: t.why}

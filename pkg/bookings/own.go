@@ -8,8 +8,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
-// own turns the placements of a plan into ones of the request: its pods don't exist, so no pod is told of them or waited for. It returns why
-// pods were refused.
+// own turns the placements of a plan into ones of the request: its pods don't exist, so no pod gets an event or is waited for. It returns
+// why pods were refused.
 func own(plan *capacity.Plan, request types.UID) (why string) {
 	for i := range plan.Placements {
 		pl := &plan.Placements[i]

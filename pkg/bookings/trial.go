@@ -18,11 +18,11 @@ import (
 // trial is what has been tried for a request.
 type trial struct {
 	phase  Phase
-	plans  int       // that were made for it
+	plans  int       // number of plans made for it
 	failed int       // consecutive plans without capacity for it
 	next   time.Time // nothing is planned for it before
 	since  time.Time // when its capacity was booked
-	ready  time.Time // when all of it was there first
+	ready  time.Time // when all of its capacity was first there
 	// launches is how often nodes were launched for it.
 	launches int
 	bought   bool
@@ -62,7 +62,7 @@ func (b *Bookings) advance(ctx context.Context, r *Request, t *trial, tries *int
 	case told && !booked && t.plans == 0:
 		return b.again(ctx, r, t)
 	case told && !booked && t.phase != Ready:
-		t.phase = Revoked // it was lost while the request was being told
+		t.phase = Revoked // its capacity was lost while its status was being written
 	case told && booked, t.phase == Ready && s.Gone == 0:
 		return b.tend(ctx, r, t, &s)
 	case told:
@@ -153,10 +153,10 @@ func (b *Bookings) book(ctx context.Context, r *Request, v *provisioning.View, p
 	return out, ok
 }
 
-// tend keeps the capacity of a request that has been told of it until its time is over. What was lost with a node is booked on others, if they
-// have it. If not, pods that come later are demand as any others; if none has come yet, the request is told.
+// tend keeps the capacity of a request that has been told of it until its time is over. What was lost with a node is booked on other nodes,
+// if these have it. If not, pods that come later are demand like any others; if no pod has come yet, the request is revoked.
 func (b *Bookings) tend(ctx context.Context, r *Request, t *trial, s *booked.State) error {
-	until := r.Until.Add(hold) // the request is told first
+	until := r.Until.Add(hold) // its status says that the time is over before the capacity is free
 	if r.Until.IsZero() {
 		until = b.Clock.Now().Add(hold)
 	}
@@ -193,8 +193,8 @@ func (b *Bookings) replace(ctx context.Context, r *Request, t *trial, s *booked.
 	return nil
 }
 
-// again books the capacity of a request that was told of it before this process began: on nodes that are there, for as many pods as have not
-// come and fit.
+// again books the capacity of a request that was told of it before this process began, for the pods that have not come yet, as far as they
+// fit on nodes that exist or are being launched.
 func (b *Bookings) again(ctx context.Context, r *Request, t *trial) error {
 	if len(r.Sets) == 0 { // its templates are gone: for how many pods it was can't be known any more, and no capacity can be found for them
 		t.plans++

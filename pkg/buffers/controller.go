@@ -21,7 +21,7 @@ import (
 
 // Store reads CapacityBuffers from memory and writes their status.
 type Store interface {
-	// Buffers returns all of them; known: the API server has listed them, or can't.
+	// Buffers returns all of them. known: the API server has listed them, or it serves none (their definition isn't installed, or reading is forbidden).
 	Buffers() (all []*autoscalingv1beta1.CapacityBuffer, known bool)
 	SaveBufferStatus(ctx context.Context, base, changed *autoscalingv1beta1.CapacityBuffer) error
 }
@@ -55,7 +55,7 @@ type Config struct {
 const (
 	// resync is how often templates and workloads are read again, and chunks looked at, if nothing is heard of a change (as in Karpenter).
 	resync = 30 * time.Second
-	// firstTry is how often it is tried before the buffers are known.
+	// firstTry is how often resolving is tried again until all buffers could be read.
 	firstTry = time.Second
 	// gather is for how long changes are collected: buffers may be created and deleted in numbers.
 	gather = 300 * time.Millisecond
@@ -187,7 +187,7 @@ func (c *Controller) tell(ctx context.Context) {
 		}
 		if err := c.Store.SaveBufferStatus(ctx, b, changed); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("Could not write a status, trying again", "capacityBuffer", klog.KObj(b), "err", err)
-			// A conflict means that the watch delivers a newer version; the rest is tried with the next pass.
+			// After a conflict the watch delivers a newer version; after other errors the next pass tries again.
 		}
 	}
 }

@@ -25,7 +25,7 @@ const (
 // status returns the buffer with its status as it is now; nil: it has that status. state nil: its chunks have not been looked at yet.
 func (r *resolution) status(b *autoscalingv1beta1.CapacityBuffer, state *ledger.BufferState, why string, now time.Time) *autoscalingv1beta1.CapacityBuffer {
 	if r.foreign && apimeta.FindStatusCondition(b.Status.Conditions, autoscalingv1beta1.ReadyForProvisioningCondition) != nil {
-		return nil // another controller's, or told before
+		return nil // another controller has set the condition, or Dovetail did before
 	}
 	out := b.DeepCopy()
 	set := func(kind string, is metav1.ConditionStatus, reason, message string) {

@@ -23,12 +23,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// Hold is how long capacity stays reserved for a move after it was last asked about, as long as it has not begun.
+// Hold is how long capacity is reserved for a move that has not begun, from the last time that its reservations were extended (Ready, Keep).
 const Hold = time.Minute
 
-// drainHold is how long it stays reserved once the move has begun. The claims of its nodes are deleted then, which nothing takes back: their pods
-// are evicted even if nobody asks for a while because disruption is paused, a call to the API server takes long, the process stood still, or
-// its clock has jumped. Forget releases what is left at the end.
+// drainHold is the same for a move that has begun. Then the claims of its nodes are deleted, which can't be undone: their pods are evicted
+// even if nothing extends the reservations for a while, because disruption is paused, a call to the API server takes long, the process
+// stood still, or its clock has jumped. Forget releases what is left at the end.
 const drainHold = 15 * time.Minute
 
 // Moves are the consolidation's moves for which capacity is reserved. As long as a move has not begun to drain its nodes it is given up when
@@ -55,11 +55,11 @@ type openMove struct {
 	begun bool
 	// surges: it has begun, and waits for the pods of Deployments before the other pods are evicted.
 	surges bool
-	// uses are the nodes on which capacity is reserved; those that were launched for the move by their claims.
+	// uses are the nodes on which capacity is reserved: by name or, if they were launched for the move, by claim.
 	uses map[string]bool
 }
 
-// until returns until when its reservations last if they are asked about now.
+// until returns until when its reservations last if they are extended now.
 func (mv *openMove) until(now time.Time) time.Time {
 	if mv.begun {
 		return now.Add(drainHold)
@@ -79,9 +79,9 @@ func (m *Moves) Ready(key string, now map[string][]*corev1.Pod) (ready bool, err
 	return m.check(key, now, nil)
 }
 
-// Surge is Ready, and from then on the move is no longer given up for demand, and what is reserved for surging, which are among its pods, is for
-// the next pods of their Deployments, of whatever ReplicaSet. The other reservations are for nobody until Begin. After an error nothing has
-// changed.
+// Surge is Ready, and from then on the move is no longer given up for demand. surging are those of its pods that their Deployments replace
+// by a roll-out: what is reserved for them is for the next pods of these Deployments, of whatever ReplicaSet. No pod gets the other
+// reservations before Begin. After an error nothing has changed.
 func (m *Moves) Surge(key string, now map[string][]*corev1.Pod, surging []*corev1.Pod) error {
 	ready, err := m.check(key, now, func(mv *openMove, l *ledger.Ledger) {
 		mv.surges = true
@@ -203,8 +203,8 @@ func (m *Moves) Forget(key string) {
 	}
 }
 
-// Leave gives up the moves that need a node and have not begun, because the node has to end. Those that have begun are left: their pods are
-// on their way.
+// Leave gives up the moves that need a node and have not begun, because the node has to end. Moves that have begun go on: their pods are
+// being moved already.
 func (m *Moves) Leave(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -257,7 +257,7 @@ func (m *Moves) TakeUnpaid() []consolidation.Move {
 	return out
 }
 
-// Yielding returns the nodes that moves would empty which have not begun; empty: there are none.
+// Yielding returns the nodes that would be emptied by moves that have not begun; empty: there are none.
 func (m *Moves) Yielding() map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -272,8 +272,8 @@ func (m *Moves) Yielding() map[string]bool {
 	return out
 }
 
-// GiveUp gives up the moves of yields that a plan can't be carried out beside: it places pods on their nodes or where capacity is reserved for
-// them. yields is what the plan was made with, claim returns the NodeClaim of a node. GiveUp returns false, and does nothing, if one of these moves has begun meanwhile.
+// GiveUp gives up the moves that are in the way of a plan: it places pods on their nodes, or where capacity is reserved for them. yields is what
+// Yielding returned before; claim returns the NodeClaim of a node. If one of these moves has begun meanwhile, GiveUp does nothing and returns false.
 func (m *Moves) GiveUp(plan *capacity.Plan, claim func(node string) string, yields map[string]bool) bool {
 	used := map[string]bool{}
 	for _, pl := range plan.Placements {

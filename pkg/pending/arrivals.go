@@ -23,7 +23,7 @@ const arrivalPatience = time.Second
 
 // Arrivals knows whether pods are about to come that a plan made now could not know: those of controllers that have just been created or scaled
 // up and have created none since, Deployments that have no ReplicaSet for them yet, and pods that exist but have not had their first scheduling
-// cycle. The other pods of a controller that one pod waits of are anticipated (see Anticipated), so they are not waited for.
+// cycle. Once one pod of a controller waits, the controller's other pods are anticipated (see Anticipated), so nothing waits for them.
 //
 // Informers feed it. An event or a question takes longer the more controllers and pods the last second has brought, and no longer in a
 // larger cluster. Safe for concurrent use.
@@ -43,7 +43,7 @@ type Arrivals struct {
 type expectation struct {
 	namespace string
 	ref       metav1.OwnerReference
-	had       int // how many pods it wanted before; one more is a sign that the others follow. Nothing for Deployments
+	had       int // how many pods it wanted before; once it has created one more, the others are anticipated. Not used for Deployments
 	since     time.Time
 }
 
@@ -93,7 +93,7 @@ func replicas(n *int32) int32 {
 }
 
 // growth returns a handler that notes controllers which want more pods than before. of returns how many a controller wants, and the name of
-// their scheduler. Those of the initial list have had their time.
+// their scheduler. Controllers of the initial list are left out: they have had time to create their pods.
 func growth[T metav1.Object](a *Arrivals, version, kind string, of func(T) (int32, string)) cache.ResourceEventHandler {
 	note := func(o T, before int32) {
 		if want, scheduler := of(o); want > before && (a.pods.ours[scheduler] || a.pods.others[scheduler]) {

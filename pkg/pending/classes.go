@@ -113,7 +113,7 @@ func (c *Classes) spreadOut(pod *corev1.Pod) *corev1.Pod {
 	return &out
 }
 
-// notBefore returns the class, bound no sooner than its scheduler's profile allows. The scheduler is part of the class's key.
+// notBefore returns the class, bound no sooner than its scheduler's profile allows. The class's key names the scheduler, so it needn't change.
 func (c *Classes) notBefore(class *capacity.Class, scheduler string) *capacity.Class {
 	at := c.earliest[scheduler]
 	if class == nil || class.Bind >= at {
@@ -169,8 +169,8 @@ func (c *Classes) name(pod *corev1.Pod) capacity.LabelsNamed {
 	return c.named
 }
 
-// Named returns the labels that selectors of pods name, among those that classes leave out otherwise. Where it grows, classes change: pods
-// with and without affinity are not of the classes any more that they were of before.
+// Named returns the labels that count for classes because selectors of pods name them; classes leave out other labels. When it grows,
+// classes change: many pods are of another class than before.
 func (c *Classes) Named() capacity.LabelsNamed {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 )
 
 // victimPatience is how long the victims of a preemption may take to end before a node is launched for the pod after all. If their grace
-// periods are longer, they have victimMargin more than these, for the kubelet to report their end, but at most longestPatience: a new node
-// takes less time.
+// periods are longer, they may take these and victimMargin, in which the kubelet reports their end, but at most longestPatience: a new node
+// takes less time than that.
 const (
 	victimPatience  = 30 * time.Second
 	victimMargin    = 10 * time.Second
@@ -26,7 +26,7 @@ type Nominees struct {
 	waiting map[types.UID]nominee
 }
 
-// nominee is such a pod. since is when it was first seen nominated or, once ending is set, when its victims were first seen terminating.
+// nominee is a pod that waits for victims. since is when it was first seen nominated or, once ending is set, when they were first seen terminating.
 type nominee struct {
 	node   string
 	since  time.Time

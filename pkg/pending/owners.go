@@ -128,7 +128,7 @@ func jobWants(job *batchv1.Job) int {
 	return max(want, 0)
 }
 
-// limited reports whether a quota counts the namespace's pods or their requests.
+// limited reports whether the namespace has a ResourceQuota, which may keep controllers from creating their pods.
 func (o *Owners) limited(namespace string) bool {
 	quotas, err := o.quotas.ResourceQuotas(namespace).List(labels.Everything())
 	if err != nil { // a lister on an informer's store doesn't fail

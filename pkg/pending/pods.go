@@ -43,7 +43,7 @@ type Pods struct {
 	ours, others map[string]bool // scheduler names
 	reservations *reservations.Ledger
 	Classes      *Classes
-	left         func() // a pod has left its node, or needs less of it; set before the first event
+	left         func() // called when a pod has left its node or needs less of it; set before the first event
 
 	mu        sync.Mutex
 	pods      map[types.UID]arrival
@@ -154,7 +154,7 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	p.mu.Unlock()
 	switch {
 	case asks && err == nil:
-		p.reservations.Submit(capacity.RefOf(pod), class) // its condition is all that its scheduler reports
+		p.reservations.Submit(capacity.RefOf(pod), class) // no scheduling cycle of its own scheduler submits it: the condition is all that tells of it
 		return
 	case news:
 		p.cfg.Events.Pod(capacity.RefOf(pod), corev1.EventTypeWarning, "FailedProvisioning", why)
@@ -210,7 +210,7 @@ func (p *Pods) arrived(uid types.UID) (owner *metav1.OwnerReference, seen time.T
 	return metav1.GetControllerOfNoCopy(a.pod), a.seen
 }
 
-// Has reports whether the pod is known to wait, and so is counted.
+// Has reports whether the pod is among the unscheduled ones that Pods keeps.
 func (p *Pods) Has(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

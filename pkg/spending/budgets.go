@@ -37,8 +37,8 @@ func (b *budgets) launched(at, now time.Time) {
 	}
 }
 
-// exceeded returns which budget a node would exceed, or "". urgent: the node replaces one that is about to be lost, and only a
-// budget that is already exceeded keeps it from being bought.
+// exceeded returns which budget a node would exceed, or "". urgent: the node replaces one that is about to be lost. Then launches are not
+// limited, and only a limit on dollars that is exceeded already keeps it from being bought.
 func (b *budgets) exceeded(a *Check, pool *capacity.Pool, offers []capacity.NodeOffer, urgent bool) string {
 	limit := &b.limit
 	if !limit.limits(pool) && limit.LaunchesPerMinute <= 0 {
@@ -77,7 +77,7 @@ func (b *budgets) exceeded(a *Check, pool *capacity.Pool, offers []capacity.Node
 	return ""
 }
 
-// exceededByMove is exceeded for a node of a move. Nobody waits for that, so no budget counts as reached.
+// exceededByMove is exceeded for a node of a move. No pod waits for such a node, so no budget counts as reached.
 func (b *budgets) exceededByMove(a *Check, pool *capacity.Pool, price float64) string {
 	limit := &b.limit
 	b.forget(a.now)

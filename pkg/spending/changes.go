@@ -26,7 +26,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
-// Changes that breakers may depend on. Only spec counts, never status or replicas: a probe of ours changes the status of every DaemonSet.
+// Changes that breakers may depend on. Of workloads only the pod template counts, no status, no replicas: our probes change each DaemonSet's status.
 
 const (
 	// retrySpacing is the least time between two retries that a workload's annotation causes. There is a limit because the workload's owner
@@ -177,7 +177,7 @@ func (c *Changes) anyOpen() bool {
 	return g.state.anyOpen()
 }
 
-// poolWide returns the pool-wide breakers that are open because of a workload, too.
+// poolWide returns the pool-wide breakers of which the workload is a member (guard.Breaker.Members).
 func (c *Changes) poolWide(w guard.Workload) map[guard.Key]bool {
 	g := c.guard
 	g.mu.Lock()
@@ -251,7 +251,7 @@ func originOf(o metav1.Object) origin {
 	return out
 }
 
-// before reports whether o is the same object as other or its predecessor.
+// before reports whether o's state is older than other's: it is another object, which was created earlier or has an earlier revision.
 func (o origin) before(other origin) bool {
 	switch {
 	case o.uid == other.uid:
@@ -305,7 +305,7 @@ func (c *Changes) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, initi
 	if changed || asks {
 		wide := c.poolWide(w)
 		c.guard.change(func(k guard.Key) bool { return k.Workload == w }, asks)
-		if len(wide) > 0 { // other workloads wait for these as well, and a retry of this workload is no retry of them
+		if len(wide) > 0 { // these stop other workloads, too: a retry of this workload is only a change for them, not a retry
 			c.guard.change(func(k guard.Key) bool { return wide[k] }, false)
 		}
 	}

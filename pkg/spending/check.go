@@ -21,7 +21,7 @@ type Check struct {
 	cost          *Cost // counted when it is first asked for
 	granted       int
 	doubt         map[guard.Key]*guard.Doubt
-	gangs         map[string]bool // whose first node is granted: the others have to come, too
+	gangs         map[string]bool // gangs whose first node is granted: their other nodes must be bought, too
 	// Moves: the nodes are for pods that run on nodes which need not end. Half of the launches of a minute are left to pods that wait.
 	Moves bool
 }
@@ -40,7 +40,7 @@ func (a *Check) spent() *Cost {
 	return a.cost
 }
 
-// Check begins a check of a plan with total new nodes (a tenth of them bounds those of a new image). claims returns all NodeClaims by name, those that informers don't show yet included.
+// Check begins a check of a plan with total new nodes (see Config.NewImageNodes). claims returns all NodeClaims by name, in informers or not yet.
 func (g *Guard) Check(total int, claims func() map[string]*capacity.Claim) *Check {
 	if g == nil {
 		return nil
@@ -145,7 +145,7 @@ func (a *Check) newImages(class string, offers []capacity.NodeOffer, workloads [
 	return keys, why
 }
 
-// newImage is the key of an image if it is new, and says why no more machines of it are bought for now.
+// newImage returns the key of an image if it is new, and why no more machines of it are bought for now.
 func (a *Check) newImage(class, image string, workloads []guard.Workload) (key, why string) {
 	if a.g.cfg.NewImageNodes <= 0 || image == "" || a.g.state.breakers.KnownImage(class, image) {
 		return "", ""
@@ -167,7 +167,7 @@ func (a *Check) newImage(class, image string, workloads []guard.Workload) (key, 
 		image, class, most, u.since.UTC().Format(time.RFC3339))
 }
 
-// Spare leaves out offers of new images of which enough machines are under way, where a node has others. A pool's minValues need all of them.
+// Spare leaves out offers of new images of which enough machines are under way, if others are left, and none if minValues of the pool may need all.
 func (a *Check) Spare(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) []capacity.NodeOffer {
 	if a == nil {
 		return offers

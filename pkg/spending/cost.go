@@ -30,7 +30,7 @@ func (c *Cost) total() (sum float64) {
 func (g *Guard) Cost(claims map[string]*capacity.Claim) *Cost {
 	out := &Cost{Running: map[string]float64{}, InFlight: map[string]float64{}}
 	prices := map[string]func(capacity.OfferKey) (float64, bool){}
-	for _, c := range claims { // first, as one class may have the prices that another lacks
+	for _, c := range claims { // all prices before the first claim: a price that one class lacks may be known from another
 		if prices[c.NodeClass] == nil {
 			prices[c.NodeClass] = g.prices(c.NodeClass)
 		}
@@ -54,9 +54,9 @@ func (g *Guard) Cost(claims map[string]*capacity.Claim) *Cost {
 	return out
 }
 
-// knownPrices remembers list prices, in dollars per hour. A node class that isn't ready shows none, and no longer those of types that it has
-// ceased to choose, while its nodes cost what they did. A price hardly depends on the class, so one that another class has shown will do. It
-// grows no larger than the cloud's catalog. Safe for concurrent use.
+// knownPrices remembers list prices, in dollars per hour. A node class that isn't ready shows no prices, and a class no longer shows those
+// of types that it has ceased to choose, while its nodes cost what they did. A price hardly depends on the class, so one that another class
+// has shown will do. The memory grows no larger than the cloud's catalog. Safe for concurrent use.
 type knownPrices struct {
 	mu sync.Mutex
 	of map[capacity.OfferKey]float64
@@ -129,7 +129,7 @@ func dearestOf(offers []capacity.NodeOffer) (most float64) {
 
 // Wasted adds the cost of an instance that has ended without having served to the metric.
 func (g *Guard) Wasted(c *capacity.Claim) {
-	// It is unknown for instances that were not watched: Karpenter's, or those of a version without the guard.
+	// Whether it has served is unknown for instances that were not watched: Karpenter's, or those of a version without the guard.
 	if g == nil || c == nil || !c.Launched || c.Purchase == nil || c.Served || g.Served(c.Name) {
 		return
 	}

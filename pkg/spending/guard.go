@@ -59,8 +59,8 @@ type Parts struct {
 	Types func(nodeClass string) ([]*capacity.InstanceType, error)
 }
 
-// Guard is the spending guard: it watches what becomes of every instance that is bought, keeps the breakers, and is asked before any
-// purchase, for whatever purpose. The methods of a nil Guard allow everything.
+// Guard is the spending guard: it watches what becomes of every instance that is bought, keeps the breakers, and is asked before any purchase,
+// for whatever purpose. A nil Guard allows every purchase; Tend and questions about its state (Due, Decided) need one that isn't nil.
 //
 // Informer handlers and controllers call it from any goroutine; it has none of its own. Lock order: mu is taken after all locks of those who
 // call, except those of pending.Pods and pending.Classes. Those two are taken under it, and nothing is called while they are held. Besides,
@@ -139,7 +139,7 @@ func (g *Guard) Restore(ctx context.Context, claims []*capacity.Claim) error {
 	return nil
 }
 
-// Buy records an instance that is about to be bought, and on the claim when it was bought. wanted holds the pods that it is bought for.
+// Buy records an instance that is about to be bought, and sets the time of the purchase in c. wanted holds the pods that it is bought for.
 func (g *Guard) Buy(c *capacity.Claim, offers []capacity.NodeOffer, wanted map[types.UID]guard.Workload) {
 	if g == nil {
 		return

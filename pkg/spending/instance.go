@@ -38,7 +38,7 @@ type purchase struct {
 	wanted map[types.UID]guard.Workload
 }
 
-// ending says why an instance is being terminated, as reported by the controller that does it; neutral: that is no failure.
+// ending says why an instance is being terminated, as reported by the controller that does it; neutral: that is no failure; over: it was ended (Ended).
 type ending struct {
 	end     *guard.Fault
 	neutral bool

@@ -98,13 +98,13 @@ func (s *state) observePod(b *instance, pod *corev1.Pod, now time.Time) {
 		// A node that becomes unhealthy before it was ever initialized gets its verdict when it is given up: that is a machine fault.
 		sick := unhealthy[cause]
 		if b.end != nil || b.neutral || b.over || sick && b.initialized.IsZero() {
-			return // it goes with its instance
+			return // it ends because its instance does
 		}
 		f := guard.Fault{Machine: sick, Cause: cause, Message: fmt.Sprintf("pod %s/%s had to leave node %s: %s", pod.Namespace, pod.Name, b.node, message), Workloads: []guard.Workload{l.workload}}
 		served := s.breakers.Served(b.claim)
 		switch {
 		case !slices.Contains(b.workloads, l.workload):
-		case served: // a probe that works for other workloads
+		case served: // it works for other workloads, and may be a probe for this one
 			s.breakers.Fail(b.claim, f, now)
 		default:
 			b.thrown = append(b.thrown, f)
@@ -229,8 +229,8 @@ func (n Nodes) drained(node string) bool {
 	return slices.ContainsFunc(n.Taints(node), func(t corev1.Taint) bool { return t.Key == capacity.TaintDisrupted })
 }
 
-// willMove reports whether a filter refuses a pod for a reason that is about to change: it counts other nodes' pods, and pods of the same workload
-// are still on nodes that are being emptied. A plan counts on the places that are reserved for them.
+// willMove reports whether a filter refuses a pod for a reason that is about to change: it counts other nodes' pods, and pods of the same
+// workload are still on nodes that are being emptied. Plans count these already where places are reserved for them.
 func (s *state) willMove(w guard.Workload, plugin string) bool {
 	if plugin != pluginSpread && plugin != pluginAffinity {
 		return false
@@ -242,22 +242,22 @@ func (s *state) willMove(w guard.Workload, plugin string) bool {
 
 // throw counts a pod that was evicted or rejected.
 func (s *state) throw(b *instance, w guard.Workload, pod *corev1.Pod, f *guard.Fault, now time.Time) {
-	// The controller may be one of many that a workload has, or there may be none that says how many its pods are together.
+	// A workload may have several controllers, or none: then no controller says how many pods it has together.
 	desired := max(s.workloads.desired(pod), s.instances.together(w))
 	s.breakers.Throw(b.claim, b.pool, w, desired, guard.Fault{Cause: f.Cause, Message: "NodeClaim " + b.claim + ": " + f.Message}, now)
 }
 
-// causeWaited is the cause of a fault for pods whose gates have ended on a node that is initialized.
+// causeWaited is the cause of a fault for pods whose gates reached their time limit although their node is initialized.
 const causeWaited = "not usable"
 
-// WaitedInVain returns the fault of an instance on whose node a pod of the workload has waited until its gate ended, because a driver has not published
-// there what the pod needs. Other pods may work there; for pods like this one the next node would be bought in vain, too.
+// WaitedInVain returns the fault of an instance on whose node a pod of the workload has waited until its gate reached the time limit, because a
+// driver has not published there what the pod needs. Other pods may work there; for pods like this one the next node would be bought in vain, too.
 func WaitedInVain(w guard.Workload, reason string) guard.Fault {
 	return guard.Fault{Cause: causeWaited, Message: reason, Workloads: []guard.Workload{w}, Waited: true}
 }
 
 // RejectedByFilters records that a pod that was planned on a claim's node did not pass the scheduler's filters once its instance was there.
-// beside: other pods are there, whether the informer shows them yet or not. soon: the filter is about to change its mind.
+// beside: other pods are there, whether the informer shows them yet or not. soon: the filter will probably accept the pod soon (see willMove).
 func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason string, beside bool) (soon bool) {
 	if g == nil || pod == nil {
 		return false
@@ -276,14 +276,14 @@ func (g *Guard) RejectedByFilters(claim string, pod *corev1.Pod, plugin, reason 
 	if plugin != "" {
 		f.Cause, f.Message = "filter "+plugin, fmt.Sprintf("the scheduler's %s filter refuses its pods on the node as launched: %s", plugin, reason)
 	}
-	// This counts whatever other pods are on the instance: refused so often is no race.
+	// This counts even if other pods are on the instance: a pod that is refused so often hasn't merely lost a race with one of them.
 	if now.Sub(b.at) < thrownWithin {
 		s.throw(b, w, pod, &f, now)
 	}
 	switch {
 	case beside || b.hasOtherPods():
 		return soon
-	case s.breakers.Served(claim): // a probe that works for other workloads
+	case s.breakers.Served(claim): // it works for other workloads, and may be a probe for this one
 		s.breakers.Fail(claim, f, now)
 		return soon
 	}

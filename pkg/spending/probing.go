@@ -88,7 +88,7 @@ func (g *Guard) NodeRefused(c *capacity.Claim, node *corev1.Node, why error) {
 		return
 	}
 	g.mu.Lock()
-	// The answer to a launch doesn't name the image, so the claim may not be recorded with it yet.
+	// The cloud's answer to a launch doesn't name the image, so the guard may not know yet which image the claim's instance has.
 	g.state.breakers.Locate(c.Name, c.ImageID, c.Zone)
 	g.mu.Unlock()
 	g.Fail(c.Name, guard.Fault{Machine: true, Refused: true, Cause: "Node refused", Message: "the API server refuses the Node: " + objects.OneLine(why.Error())})

@@ -28,8 +28,8 @@ func (g *Guard) Repaired(claim, pool, why string, bought time.Time) {
 	g.state.notice()
 }
 
-// HoldsRepair returns why an unhealthy node of the pool must not be repaired now, or nil: it was launched after another one had been repaired,
-// and so was one before it.
+// HoldsRepair returns why an unhealthy node of the pool must not be repaired now, or nil: it was launched since a first node was repaired,
+// and another one that was launched since then has been repaired already.
 func (g *Guard) HoldsRepair(pool string, bought time.Time) error {
 	if g == nil {
 		return nil

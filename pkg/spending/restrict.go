@@ -31,7 +31,7 @@ func (g *Guard) Restrict(v *capacity.View, pod func(types.UID) *corev1.Pod, lift
 		v.Pools[i] = g.state.withoutHeld(p, lift)
 	}
 	held := make([]map[string][]*guard.Breaker, len(v.Demand)) // by pool: one breaker per pod, in the order of the pods
-	of, all := map[capacity.ClassKey]int{}, map[placeOf]int{}  // demands of a class, and those of them of which a breaker stops every pod in a pool
+	of, all := map[capacity.ClassKey]int{}, map[placeOf]int{}  // number of demands of a class, and of those where breakers stop every pod in a pool
 	for i := range v.Demand {
 		d := &v.Demand[i]
 		held[i] = heldOf(g, d, v.Pools, pod, lift, now)

@@ -15,8 +15,8 @@ const (
 	servedAfter = 2 * time.Minute
 	// thrownWithin: a pod that is evicted or rejected within this time after the instance was bought counts against its workload.
 	thrownWithin = time.Hour
-	// unusedFor is how long none of the pods that an instance was bought for has to be on it or planned there until it is clear that it
-	// won't serve them.
+	// unusedFor is how long an instance has to be without any pod that it was bought for, bound there or planned there, until it is clear
+	// that it won't serve them.
 	unusedFor = time.Minute
 	// mostGangs is how many rounds of instances for gangs that could not be placed as a whole are forgiven within an hour.
 	mostGangs = 2
@@ -274,7 +274,7 @@ func (s *state) left(b *instance, now time.Time) {
 }
 
 // overtaken reports whether the plan that bought the instance was right when it was made: pods of one of the workloads have come or gone
-// since, which changes what a spread or an affinity allows, or it is on record that its pods were refused for no other reason.
+// since, which changes what a spread or an affinity allows, or all faults that were recorded for its pods are put down to such changes.
 func (s *state) overtaken(b *instance, workloads []guard.Workload) bool {
 	return s.recent.movedSince(b.at, workloads) || len(b.thrown) > 0 && mergeFaults(b.thrown).Overtaken
 }

@@ -87,7 +87,7 @@ func (w *Writer) Run(ctx context.Context) {
 func (w *Writer) WriteRecords(ctx context.Context) {
 	for o, text := range w.takeRecords() {
 		if before, known := w.written[o]; known && before == text {
-			continue // the record of an earlier process is unknown here, and overwritten
+			continue // unchanged; what an earlier process wrote is unknown here, and is overwritten
 		}
 		if err := w.guard.records.RecordGuard(ctx, o, text); err != nil {
 			if ctx.Err() == nil {
@@ -147,7 +147,7 @@ func (w *Writer) writeServed(ctx context.Context) {
 func (w *Writer) RetryNodes(ctx context.Context) {
 	g, now := w.guard, w.guard.clock.Now()
 	for k, node := range w.refusedNodes(now) {
-		// A Node of that name that is there is met after admission.
+		// AlreadyExists is the answer only after admission has accepted the Node.
 		if err := w.TryNode(ctx, node); err != nil && !apierrors.IsAlreadyExists(err) {
 			klog.FromContext(ctx).V(3).Info("A Node like one that was refused is still refused", "node", node.Name, "err", err)
 			continue

@@ -143,7 +143,7 @@ func (s *Controller) mayGrow(pool string) bool {
 //  2. Too many: choose which to end.
 //  3. Too few: choose what to buy, within the limits, unless the pool is in back-off.
 func (s *Controller) keepPool(ctx context.Context, p *capacity.Pool) {
-	ending := s.state.allEnding() // before the claims are read: a claim that ends is forgotten in the other order
+	ending := s.state.allEnding() // read before the claims: a claim that ends and is forgotten in between would count as live otherwise
 	replicas, there, written, err := s.claims.StaticClaims(ctx, p.Name)
 	if err != nil {
 		if ctx.Err() == nil {

@@ -8,7 +8,7 @@ import (
 
 // Claims are the NodeClaims.
 type Claims interface {
-	// Current returns what is known about a claim, whether or not the log shows it yet, or nil.
+	// Current returns what is known about a claim, whether or not the API server's watch shows it yet, or nil.
 	Current(name string) *capacity.Claim
 	// All returns, by name, the cached claims merged with those that only this process knows yet.
 	All() map[string]*capacity.Claim

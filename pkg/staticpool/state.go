@@ -115,7 +115,7 @@ func (s *State) Failed(_ context.Context, c *capacity.Claim, _, why string) (sta
 	return false
 }
 
-// Registered resets that count when a node of the pool has registered.
+// Registered resets the count of failures when a node of the pool has registered.
 func (s *State) Registered(c *capacity.Claim) {
 	if c.LaunchBatch == nil || c.LaunchBatch.For != capacity.ForPool || !c.Registered {
 		return

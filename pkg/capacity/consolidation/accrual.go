@@ -69,8 +69,8 @@ func (a *Accrual) Observe(rates map[string]float64, candidates []Candidate, now 
 	a.accounts = next
 }
 
-// Pay takes a move's cost from what has accrued on its nodes, in proportion to it. Callers pay for the moves that are made because they save
-// money, when these begin.
+// Pay takes a move's cost from what has accrued on its nodes, from each node in proportion to its part. Callers pay when a move begins, and
+// only for moves that are made to save money.
 func (a *Accrual) Pay(m *Move, now time.Time) {
 	total := 0.0
 	for _, node := range m.Nodes {

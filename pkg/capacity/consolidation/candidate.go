@@ -34,10 +34,10 @@ type Candidate struct {
 	Ending bool
 	// Forced: it has to be emptied for this reason, whatever that costs; empty: it needn't.
 	Forced Reason
-	// ForcedAt is since when.
+	// ForcedAt is since when it has to be emptied.
 	ForcedAt time.Time
-	// ReturnsAt, of a node that was bought on demand only because no spot capacity was available: from then on it may be replaced by spot
-	// capacity, though its first hour isn't over. Zero: another node.
+	// ReturnsAt is set on a node that was bought on demand only because no spot capacity was available: from then on it may be replaced by
+	// spot capacity, even if its first hour isn't over. Zero: it isn't such a node.
 	ReturnsAt time.Time
 }
 
@@ -49,7 +49,7 @@ type Pod struct {
 	// Cost is its disruption cost as Karpenter computes it: 1 for an ordinary pod, from -10 to 10. Pods with a cost of zero or less don't
 	// count, and a node with no others is empty.
 	Cost float64
-	// Restart is what a restart of a pod with cost 1 is worth, as for Policy.RestartCost, which it replaces; nil: it doesn't.
+	// Restart replaces Policy.RestartCost for this pod: it is what the pod's restart is worth at a Cost of 1; nil: Policy.RestartCost applies.
 	Restart *time.Duration
 }
 

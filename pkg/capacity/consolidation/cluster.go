@@ -24,7 +24,7 @@ type cluster struct {
 	refused map[refusal]bool
 	cpu     int // the dimensions by which nodes are balanced; -1: no pod requests it
 	memory  int
-	// admitted are, by asks, the nodes that pods may be on; nil: not known yet.
+	// admitted says, by asks and node, whether pods may be there: 1: yes, -1: no, 0 or no slice: not known yet.
 	admitted [][]int8
 	counted  []share // reused
 }
@@ -46,7 +46,7 @@ type node struct {
 	pods, own []share
 	// from are the pods that the plan brought, with the node where they are now.
 	from []arrival
-	// disruption is 1 and the disruption costs of pods; podCost are those of its own pods.
+	// disruption is 1 plus the disruption costs of the pods that the plan has there; podCost is the sum of those of its own pods.
 	disruption, podCost float64
 	offer               int // of a new node
 	types               int // see purchase

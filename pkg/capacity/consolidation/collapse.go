@@ -26,8 +26,8 @@ type launch struct {
 	offers []int
 }
 
-// collapse turns the plan's steps into moves, in order of their first nodes; of are they by the nodes that they empty. Their new nodes and
-// placements are left to finish.
+// collapse turns the plan's steps into moves, in order of their first nodes; of is, for each node that is emptied, its move. finish sets
+// the new nodes and placements later.
 func (p *plan) collapse() (out, of []*draft) {
 	c := p.c
 	of = make([]*draft, c.existing)
@@ -137,7 +137,7 @@ func (p *plan) price(d *draft) {
 		d.launches, spent, d.short = d.launches[:0], 0, ""
 		for _, at := range d.added {
 			ceiling := old
-			if r.leaves { // all of them together cost no more than that allows
+			if r.leaves { // so that all new nodes together cost no more than the rule allows
 				own := c.market.price(c.nodes[at].offer)
 				ceiling = math.Nextafter(max(own, r.most(old)*own/cheapest), math.Inf(1))
 			}
@@ -185,13 +185,13 @@ func (c *cluster) overlap(x *Candidate, dollars float64) float64 {
 func (p *plan) launched(at int32, ceiling float64, tight bool, r rule) (offers []int, short string) {
 	m, n := p.c.market, &p.c.nodes[at]
 	flexible := max(n.types, 1)
-	if r.leaves { // the more there is to choose from, the longer it lasts
+	if r.leaves { // the more offerings the cloud can choose from, the longer the capacity lasts
 		flexible = DefaultSpotFlexibility
 	} else if n.types > 0 {
-		tight = false // the offerings are those that were counted
+		tight = false // it has to keep all offerings that were counted as flexibility
 	} else if m.spot(n.offer) {
 		flexible = DefaultSpotFlexibility
-		if !n.closed { // it needn't have so many, and its price was that of one
+		if !n.closed { // it needn't be flexible, and the plan counted the price of one type
 			ceiling = math.Nextafter(math.Max(n.price, m.price(n.offer)), math.Inf(1))
 		}
 	}

@@ -73,7 +73,7 @@ func (s *pass) notDue(d *draft) Kept {
 	if d.short != "" {
 		return Kept{Kind: OtherReason, Message: d.short}
 	}
-	for _, l := range d.launches { // money can wait until it is known whether such nodes work
+	for _, l := range d.launches { // a move that only saves money waits until such nodes have proved to work
 		pool := c.market.pool(c.nodes[l.at].offer).Name
 		if policy := c.o.Pools[pool]; policy.Canary != "" {
 			return Kept{Kind: RollOut, Message: policy.unproven(pool)}
@@ -86,7 +86,7 @@ func (s *pass) notDue(d *draft) Kept {
 	if d.Saves <= total*lowest {
 		return Kept{Kind: Dearer, Price: total, Cheapest: total - d.Saves}
 	}
-	for _, at := range d.nodes { // what it would save is lost all the same
+	for _, at := range d.nodes { // this is lost while the nodes are kept, also if the move is not made for another reason
 		s.out.Rates[c.nodes[at].c.Node] = d.Saves * c.nodes[at].price / total
 	}
 	for _, at := range d.nodes {

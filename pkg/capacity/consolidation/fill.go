@@ -18,8 +18,8 @@ const compared = 32
 type receivers struct {
 	c     *cluster
 	order []int32
-	// free is what the nodes in order have free, apart from what the trial that is being made has put there. most is the most that one of the
-	// nodes of a block had free in the beginning, per dimension.
+	// free is what the nodes in order have free, without counting what the present trial has put there. most is, per block and dimension,
+	// the most that a node of the block had free in the beginning.
 	free, most []int64
 	blocks     int
 	lines      []*line // by kind; nil: not needed yet
@@ -46,7 +46,7 @@ type mark struct {
 type line struct {
 	nodes []choice
 	next  int // the position in the receivers' order that is looked at next
-	begun int // how many receivers there were when it was begun; those that have come since are in line unseen
+	begun int // how many receivers there were when it was begun; those added since are in the line before they are looked at
 }
 
 // choice is a node's place in a line, or among those that are compared.
@@ -165,7 +165,7 @@ func (r *receivers) extend(l *line, kind int32) bool {
 type place struct{ at, kind, n int32 }
 
 // fill puts pods of a kind on existing capacity, appends where to log, and returns how many are left over. join reports whether the pods
-// may share a move with those of a new node; nil: any.
+// may go to a new node of the plan, which makes one move of theirs and of the one that launches it; nil: they may.
 func (r *receivers) fill(s share, log []place, join func(at int32) bool) ([]place, int32) {
 	kind := &r.c.kinds.all[s.kind]
 	if kind.fixed {
@@ -225,7 +225,7 @@ func (r *receivers) look(l *line, i int, kind int32, join func(at int32) bool) (
 	return i + 1
 }
 
-// best returns which node is left best balanced and fullest by another pod.
+// best returns the index of the node that is best balanced and fullest with another pod.
 func best(window []choice) int {
 	best, least := 0, math.Inf(1)
 	for i := range window {

@@ -10,8 +10,8 @@ import (
 const (
 	// atOnce is how many nodes that have to go are planned together, if no budget limits them.
 	atOnce = 50
-	// mostForced is how many nodes of a pool one move empties for a reason with a budget. The more, the fewer new nodes they need, and the
-	// sooner one new node that doesn't come up, or one pod that is in the way, keeps all of them.
+	// mostForced is how many nodes of a pool one move empties for a reason with a budget. With more, their pods need fewer new nodes, but
+	// it happens more often that one new node doesn't come up, or one pod can't be moved, and that none of them is emptied then.
 	mostForced = 8
 )
 
@@ -50,13 +50,13 @@ func (s *pass) emptyForced() {
 	s.plan.separate = false
 }
 
-// turns are the nodes of each pool that have to go for a reason with a budget. The pools take turns, so that one of which no node can be
-// replaced doesn't keep the others waiting; each pass begins with another one.
+// turns are the nodes of each pool that have to go for a reason with a budget. The pools take turns, so that a pool of which no node can be
+// replaced doesn't keep the others waiting; each pass begins with another pool.
 type turns struct {
 	order []string
 	pools map[string][]int32
 	// canaries are the roll-outs of which a node is launched in this pass. larger is, by roll-out, the node that needs the fewest new ones,
-	// if that is more than one: it has its turn where no single new node will do.
+	// if each needs more than one: it is emptied last, if no node could be replaced by a single new one.
 	canaries map[string]bool
 	larger   map[string]larger
 }
@@ -153,8 +153,8 @@ func (s *pass) emptyTogether(w *turns, part []int32) bool {
 	return true
 }
 
-// canary returns the roll-out of which a trial launches the canary; empty: of none. It may be why the trial can't be carried out: several
-// nodes at a time are launched only where it is known that they work.
+// canary returns the roll-out of which a trial launches the canary; empty: of none. If the trial can't be carried out, kept says why:
+// several nodes at a time are launched only where it is known that such nodes work.
 func (s *pass) canary(w *turns, t *trial) (canary string, kept Kept) {
 	c := s.plan.c
 	for i := range t.buys {

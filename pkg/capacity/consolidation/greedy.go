@@ -83,7 +83,7 @@ func (p *plan) singles(nodes []int32) {
 	for len(queue) > 0 {
 		x := &queue[0]
 		n := &p.c.nodes[x.at]
-		if top := n.price / n.disruption; x.t == nil && top < x.score*(1-1e-12) { // it has got pods since
+		if top := n.price / n.disruption; x.t == nil && top < x.score*(1-1e-12) { // the node has got pods since it was queued
 			x.score = top
 			queue.down(0)
 			continue

@@ -15,9 +15,9 @@ const worthwhile = 0.01
 // rounds is how often each pass goes through all nodes, as far as its effort lasts.
 const rounds = 6
 
-// groups empties several nodes together where their pods fit fewer or cheaper ones: neighbours in the order of waste, in sets of growing size,
-// and then in an order that is shaken a little. That costs many more moves than singles for the last few per cent, so it is for pools in
-// which a move costs nothing.
+// groups empties several nodes together where their pods fit fewer or cheaper ones. It tries neighbours in the order of waste, in sets of
+// growing size, and then neighbours in an order that is shuffled a little. For the last few per cent of savings it needs many more moves
+// than singles, so it is for pools in which a move costs nothing.
 func (p *plan) groups(nodes []int32) {
 	effort := p.c.o.Effort
 	if effort == 0 {
@@ -26,7 +26,7 @@ func (p *plan) groups(nodes []int32) {
 	known := p.c.existing
 	for round := range rounds {
 		p.r = newReceivers(p.c, p.c.receiverOrder())
-		for at := known; at < len(p.c.nodes); at++ { // new nodes may be planned again
+		for at := known; at < len(p.c.nodes); at++ { // new nodes may be emptied again
 			if !p.c.nodes[at].closed {
 				nodes = append(nodes, int32(at))
 			}
@@ -53,7 +53,7 @@ func (p *plan) groups(nodes []int32) {
 	}
 }
 
-// wasteful returns the nodes that cost more than their pods are worth, by the part that is wasted, most first.
+// wasteful returns the nodes that cost more than their pods are worth, most waste per disruption first; in later rounds (number) a little shuffled.
 func (p *plan) wasteful(nodes []int32, number, size int) []int32 {
 	var out []int32
 	key := make(map[int32]float64, len(nodes))

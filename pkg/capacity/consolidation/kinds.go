@@ -70,7 +70,7 @@ type kinds struct {
 	plain    map[capacity.ClassKey]int32
 	last     *capacity.Class
 	lastKind int32
-	// pinned are those of classes whose pods depend on where they are now; domains are the keys by which they do.
+	// pinned are those of classes whose pods depend on where they are now; domains are the topology keys that matter for this, by class.
 	pinned  map[pinned]int32
 	domains map[capacity.ClassKey][]string
 	byKey   map[string]int32
@@ -186,8 +186,8 @@ func matesOf(x *Candidate, class *capacity.Class) (n int) {
 	return n
 }
 
-// besideOthers reports whether a pod on the candidate prefers to share a node with pods that are there, and whether it prefers not to share it
-// with pods of other classes that are not.
+// besideOthers reports whether a pod on the candidate prefers to share a node with pods that are there now (with), and whether it prefers
+// not to share one with pods of certain other classes, of which none is there now (alone).
 func besideOthers(c *capacity.Class, x *Candidate) (with, alone bool) {
 	selected := func(terms []capacity.PodTerm, of func(*capacity.Class) bool) bool {
 		return slices.ContainsFunc(terms, func(t capacity.PodTerm) bool {

@@ -30,12 +30,12 @@ type market struct {
 // memory is what is computed about offerings and kept between passes. It changes no answer.
 type memory struct {
 	catalog catalog.Memory
-	offers  string // what ids and packs are valid for
+	offers  string // the offers for which ids and packs are valid
 	ids     map[string]int32
 	packs   map[string]*packed
 }
 
-// packed is a packing of pods in new nodes: offers and, for each, shares of the positions in the list of what was packed.
+// packed is a packing of pods in new nodes. A load's Candidate is the index of an offer, a share's Item that of an entry in what was packed.
 type packed struct {
 	loads []packing.Load
 	cost  float64
@@ -176,8 +176,8 @@ func (m *market) settle() {
 	}
 }
 
-// value sets what pods are worth, and gives kinds their ids. Packings use what pods are worth, so kinds with these keys have an id of their
-// own for each such value.
+// value sets what pods are worth, and gives kinds their ids. A packing depends on what pods are worth, so kinds with equal keys whose pods
+// are worth different amounts (in different passes) get different ids.
 func (m *market) value(keys []string) {
 	p := &packing.Problem{Candidates: m.sold}
 	for i := range m.kinds.all {

@@ -8,8 +8,8 @@ import (
 
 // Proposal is the result of a pass.
 type Proposal struct {
-	// Moves are those that are due now, in the order in which they are to be made: forced ones, empty nodes, then by what they save per
-	// disruption. All of them together are within the budgets.
+	// Moves are those that are due now, in the order in which they are to be made: empty nodes, forced moves, then the others by what they
+	// save per disruption. All of them together are within the budgets.
 	Moves []Move
 	// Kept are all other candidates, in their order.
 	Kept []Kept
@@ -22,19 +22,19 @@ type Proposal struct {
 	Bound float64
 }
 
-// Move empties nodes. Its pods' new places are free, or are new nodes, whatever other moves are made.
+// Move empties nodes. The new places of its pods are free now or on new nodes, so they don't depend on whether other moves are made.
 type Move struct {
 	// Nodes are the nodes to empty, sorted.
 	Nodes  []string
 	Reason Reason
 	// New are the nodes to launch first. Their IDs are unique within the proposal.
 	New []*capacity.PlannedNode
-	// Placements are the new places of all reschedulable pods, each from its present node to its last place. Only pods that don't count
-	// may be missing.
+	// Placements are the places where the reschedulable pods go in the end, whatever nodes the plan took them over. Only pods that don't
+	// count (Pod.Cost), those of empty nodes, may have none.
 	Placements []capacity.Placement
 	// Saves is the price of Nodes less that of New, in $/h, with the dearest offering of each new node.
 	Saves float64
-	// Ceiling is the most that all new nodes together may cost, in $/h, for the move to save anything; +Inf if it is forced.
+	// Ceiling is the most that all new nodes together may cost, in $/h, for the move to save anything. If it is forced: +Inf, or what its rule allows.
 	Ceiling float64
 	// Disruption is 1 for each node and the disruption cost of each pod, as Karpenter counts.
 	Disruption float64

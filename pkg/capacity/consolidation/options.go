@@ -29,8 +29,8 @@ const (
 // Policy is what a pool allows.
 type Policy struct {
 	Consolidate ConsolidationPolicy // empty: WhenEmptyOrUnderutilized
-	// RestartCost is what moving a pod costs: for so long it could run at the mean price of the pool's pods. 0: nothing, and then a
-	// move needn't have paid, a node has no first hour, and several nodes are replaced together.
+	// RestartCost is what moving a pod costs: as much as the pod costs in this time, at the mean price of the pool's pods. 0: nothing. Then
+	// moves are due at once, nodes have no first hour, and several nodes are replaced together.
 	RestartCost time.Duration
 	// FirstHour is for how long a new node is no candidate, unless it is empty or has to go.
 	FirstHour time.Duration
@@ -38,8 +38,8 @@ type Policy struct {
 	Budgets map[Reason]int
 	// SpotFlexibility is how many instance types must be cheaper before a spot node is replaced by a spot node.
 	SpotFlexibility int
-	// Canary is the name of a roll-out, if it isn't known yet whether new nodes of the pool work: pools with the same name launch one node
-	// at a time, all together, for nodes that have to go. Empty: it is known.
+	// Canary is the name of a roll-out, if it isn't known yet whether new nodes of the pool work: all pools with the same name together
+	// launch only one node at a time, and only for nodes that have to go. Empty: it is known.
 	Canary string
 	// Held is why not even that one may be launched now; empty: it may.
 	Held string

@@ -9,7 +9,7 @@ import (
 // Prices are what nodes cost, by pool and offering, in $/h.
 type Prices map[string]map[capacity.OfferKey]float64
 
-// PricesOf returns the prices of all offerings of the pools as nodes are compared, whether they are available now or not.
+// PricesOf returns what nodes of the pools' offerings cost when nodes are compared, whether the offerings are available now or not.
 func PricesOf(pools []*capacity.Pool, o *capacity.Options) Prices {
 	out := Prices{}
 	for _, p := range pools {

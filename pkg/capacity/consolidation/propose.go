@@ -15,8 +15,8 @@ type Planner struct{ memory memory }
 // New returns a planner that remembers nothing.
 func New() *Planner { return &Planner{} }
 
-// How many nodes one move may empty, if budgets allow as many. The more, the longer it takes until all of it has paid, and the sooner
-// something is in its way.
+// How many nodes one move may empty, if budgets allow as many. A larger move takes longer to pay for itself, and it happens more often that
+// something prevents it, such as a pod that can't be evicted.
 const (
 	mostPaying = 4
 	mostFree   = 32 // where moves cost nothing
@@ -198,7 +198,7 @@ func (s *pass) propose(d *draft, reason Reason) {
 	}
 }
 
-// settle keeps moves that have to be made apart from those that may wait: what they use is not planned again.
+// settle keeps moves that may wait apart from forced ones: they use no new nodes of these, and empty no node that gets pods from these.
 func (s *pass) settle() {
 	c := s.plan.c
 	for at := c.existing; at < len(c.nodes); at++ {

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// leavingMost is how much nodes may cost in place of those that leave their spot capacity, as a factor: the capacity may remain after all.
+	// leavingMost is how many times the price of nodes that leave spot capacity the new ones may cost: the cloud may not reclaim it after all.
 	leavingMost = 1.5
-	// settlesAfter is for how long spot capacity has been available that isn't unsettled. What a return to it would have saved meanwhile counts
-	// as accrued.
+	// settlesAfter is how long spot capacity has to be available again until it is no longer Unsettled. What a return to it would have
+	// saved in this time counts as accrued.
 	settlesAfter = 30 * time.Minute
 )
 
 // rule is what may be bought in place of some nodes, apart from what their pods allow.
 type rule struct {
-	// settled: only capacity that has been available for a while. A launch in other capacity is likelier to be refused, and if it is one of
-	// several for a move, the others are launched in vain. leaves: only spot capacity of that kind, and reserved capacity.
+	// settled: only capacity that has been available for a while. A launch in other capacity is likelier to be refused, and if it is one of several for
+	// a move, the others are launched in vain. leaves: nodes leave spot capacity, so only settled spot capacity and reserved capacity may be bought.
 	settled, leaves bool
 }
 
@@ -59,8 +59,8 @@ func (m *market) allowed(r rule, b int) bool {
 	return r == rule{} || r.allows(&m.catalog.Candidates[b].Offer)
 }
 
-// returns reports whether a move is the return of nodes to spot capacity that they were to have had in the first place, and why not all of them
-// may be emptied in this way now.
+// returns reports whether a move takes nodes to spot capacity all of which were bought on demand only for want of it (Candidate.ReturnsAt).
+// why is why the move can't be made now; without a kind: it can.
 func (s *pass) returns(d *draft) (all bool, why Kept) {
 	m := s.plan.c.market
 	spot := slices.ContainsFunc(d.launches, func(l launch) bool { return m.spot(s.plan.c.nodes[l.at].offer) })

@@ -40,7 +40,7 @@ type purchase struct {
 	offer int
 	pods  []share
 	price float64 // of the dearest offering that it may become
-	// types is, for a spot node in place of spot nodes, of how many types its offerings must be; 0: for others.
+	// types is how many instance types a new spot node's offerings must have if it replaces only spot nodes; 0: another node.
 	types int
 }
 
@@ -64,11 +64,11 @@ type plan struct {
 	sources         []arrival
 }
 
-// lowest is the smallest part of a node's price that a move must save, so that rounding saves nothing.
+// lowest is the smallest part of a node's price that a move must save: less may be a rounding error.
 const lowest = 1e-6
 
-// try finds out what emptying the nodes would mean, and leaves everything as it was. forced: they have to go, at any price, and the
-// trial is never rough; any other is if its score is below least.
+// try finds out what emptying the nodes would mean, and leaves everything as it was. forced: they have to go, at any price that their rule
+// allows, and new nodes are always sought. Otherwise the trial is rough if its score would be below least.
 func (p *plan) try(from []int32, least float64, forced bool) *trial {
 	t := &trial{from: from}
 	ceiling := 0.0
@@ -146,7 +146,7 @@ func (p *plan) hopeless(t *trial, limit, least float64) (low float64, why Kept, 
 	}
 	m, forced := p.c.market, math.IsInf(limit, 1)
 	if !forced {
-		for _, s := range p.order { // where its pods go isn't known, so they might go to the new node
+		for _, s := range p.order { // its scheduler may put its pods anywhere, also on the new node, which is bought for others
 			if k := &m.kinds.all[s.kind]; k.class.ByOthers {
 				return 0, Kept{Kind: Unmovable, Pod: k.sample, Message: "another scheduler places it, so the node isn't replaced"}, true
 			}
@@ -243,7 +243,7 @@ func (p *plan) cheapest(r rule, n int) ([]purchase, float64) {
 	return out, best.cost
 }
 
-// tooDear says why nothing below the ceiling was found: with all offers something dearer may be.
+// tooDear returns that nothing below the ceiling was found, with the price of a dearer node that would do or, if none is known, a lower bound.
 func (p *plan) tooDear(r rule, n int) Kept {
 	m := p.c.market
 	if one := m.single(p.leftover, len(m.sold), r); one >= 0 {
@@ -327,7 +327,7 @@ func (p *plan) collect(from []int32) {
 	slices.SortStableFunc(p.sources, func(a, b arrival) int { return cmp.Compare(a.kind, b.kind) })
 }
 
-// arrive records which pods come to a node, taken from the sources, and joins those for which it is bought.
+// arrive records which pods come to a node, taken from the sources. If the node is new, it becomes part of the move of the nodes that they come from.
 func (p *plan) arrive(at int32, s share) {
 	i, _ := slices.BinarySearchFunc(p.sources, s.kind, func(a arrival, kind int32) int { return cmp.Compare(a.kind, kind) })
 	x := &p.c.nodes[at]

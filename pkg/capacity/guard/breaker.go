@@ -19,8 +19,8 @@ const (
 	// A change that concerns a breaker makes its probe due early, at most once per earlySpacing and earlyPerDay times a day.
 	earlySpacing = 10 * time.Minute
 	earlyPerDay  = 6
-	// excuseSpacing: failures of machines that were bought before such a change don't open a breaker. Only one change per excuseSpacing
-	// has this effect.
+	// excuseSpacing: failures of machines that were bought before a change that concerns the breaker don't open it. Only one change per
+	// excuseSpacing has this effect.
 	excuseSpacing = time.Hour
 	// mostFailing is the maximum number of a breaker's members.
 	mostFailing = 200
@@ -45,7 +45,7 @@ type Breaker struct {
 	// Refused: the API server refused the Node. It is asked again with a dry run, which costs nothing; until it accepts the Node, no
 	// machine is bought.
 	Refused bool
-	// Trial: the workload fails in another pool, and nothing has failed here. One machine is tried at once.
+	// Trial: the workload fails in another pool, and nothing has failed here. A first machine may be tried without a pause.
 	Trial bool
 	// Members are the workloads whose breakers a pool's breaker has replaced, and those that have failed since. If another workload
 	// waits, the probe should be for that one: its success ends the pause for all workloads but the members.

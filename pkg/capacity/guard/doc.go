@@ -16,5 +16,5 @@
 // their breakers become one breaker of the pool.
 //
 // The package is a pure state machine: events come in with the time at which they happened, breakers and notices come out. It has
-// no lock, clock or goroutine. pkg/launch acts on the results and stores them.
+// no lock, clock or goroutine. pkg/spending feeds it, holds a lock around it and stores its records.
 package guard

@@ -109,7 +109,7 @@ func (g *Guard) Buy(name string, m Bought) {
 	for _, k := range m.Probes {
 		// A machine that was bought before the breaker opened was a probe of an earlier opening, which has had its verdict.
 		if b := g.breakers[k]; b != nil && b.Open() && !m.At.Before(b.Since.Truncate(time.Second)) {
-			// An earlier process may have seen it fail: then the next probe is at least minPause later.
+			// If an earlier process saw this probe fail, it set the next one at least minPause later: then the breaker doesn't wait for this one.
 			b.probe(name, g.recovered || b.Next.Sub(m.At) < minPause)
 		}
 	}
@@ -162,7 +162,7 @@ func (g *Guard) Tick(now time.Time) {
 	}
 }
 
-// forgetImages forgets images that are no longer in use. Records say only which are known, so those of an earlier process are as new.
+// forgetImages forgets images that are no longer in use. Records have no times, so an image that is known from one counts as used just now.
 func (g *Guard) forgetImages(now time.Time) {
 	for k, at := range g.known {
 		switch {

@@ -82,9 +82,9 @@ func (g *Guard) Underway(class, image string, workloads []Workload) (n int, sinc
 	return n, since
 }
 
-// Doubt describes a key for which some machines of a round have failed, but fewer than half, while none has served and no more of them
-// look well than have failed. If machines were bought again for all the pods concerned, half of the round would be bought twice before
-// the breaker opens.
+// Doubt describes a key for which some machines of a round have failed, but fewer than half, while none has served. Those that look well so
+// far are at most as many as those that have failed. If machines were bought again for all the pods concerned, half of the round would be
+// bought twice before the breaker opens.
 type Doubt struct {
 	// Bought and Failed count machines of the round, More counts undecided ones that were bought since.
 	Bought, Failed, More int
@@ -136,9 +136,9 @@ func (g *Guard) Breakers() []*Breaker {
 	return slices.SortedFunc(maps.Values(g.breakers), func(a, b *Breaker) int { return compareKeys(a.Key, b.Key) })
 }
 
-// Due are the keys of which a probe may be bought now. Of trials of a pool for the same cause there is one at a time: that which held
-// pods back last, because of the others there may be no pods any more. skip says of a key that no probe of it could be launched of late:
-// another trial has its turn then.
+// Due returns the keys of which a probe may be bought now. Of the trials of a pool for the same cause only one is due at a time: the one
+// that has made pods wait most recently, because there may be no pods for the others any more. skip reports that no probe of a key could be
+// launched of late: then another trial is due.
 func (g *Guard) Due(now time.Time, skip func(Key) bool) []Key {
 	if skip == nil {
 		skip = func(Key) bool { return false }

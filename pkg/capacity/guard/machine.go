@@ -40,7 +40,7 @@ type Fault struct {
 	Workloads []Workload
 	// Refused: the API server refused its Node.
 	Refused bool
-	// Chance: the failure may be chance. So many rounds of a key are forgiven within an hour.
+	// Chance: the failure may be chance, so up to this number of rounds are forgiven for a key within an hour; 0: it is none.
 	Chance int
 	// Overtaken: the plan was right when it was made, but the cluster had changed by the time the machine came. That counts as chance,
 	// and tells nothing about a breaker that the machine is a probe of.

@@ -37,7 +37,7 @@ func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 		b.Since, b.Closed, b.Members, b.probes, b.replaced = now, time.Time{}, nil, nil, nil
 	}
 	for _, o := range g.Breakers() {
-		if o != b && o.Open() && k.includes(o.Key) && !o.Key.Repair() { // launches and repairs pause for themselves
+		if o != b && o.Open() && k.includes(o.Key) && !o.Key.Repair() { // a breaker of launches doesn't stop repairs
 			g.absorb(b, o)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // were launched since another node of the pool was repaired.
 var repairs = Workload{Owner: "repairs"}
 
-// repairLead is how long before its node is ended a replacement may have been bought.
+// repairLead is how long before an unhealthy node is ended its replacement may have been bought.
 const repairLead = 15 * time.Minute
 
 // RepairKey returns the key of a pool's repairs.
@@ -21,11 +21,11 @@ func RepairKey(pool string) Key { return PodKey(pool, repairs) }
 // Repair reports whether the key is one of repairs.
 func (k Key) Repair() bool { return k.Pool != "" && k.Workload == repairs }
 
-// Repaired records that a node of the pool is ended because it is unhealthy. name is that of its NodeClaim; it may be recorded again.
+// Repaired records that a node of the pool is ended because it is unhealthy. name is that of its NodeClaim; a repeated call changes nothing.
 //
 //	nothing known -> remembered:      the first repair
 //	remembered -> open:               a node that was bought since is repaired, too: the next one like it has to wait
-//	open -> open, for twice as long:  it was repaired after that wait, and so was another
+//	open -> open, for twice as long:  another such node is repaired after that wait
 //	remembered, open -> nothing known: after a day without a repair
 func (g *Guard) Repaired(pool, name string, f Fault, bought, now time.Time) {
 	k := RepairKey(pool)

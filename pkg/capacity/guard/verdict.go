@@ -39,8 +39,8 @@ func (g *Guard) Ran(name string, w Workload) {
 	}
 }
 
-// Steady records that the node has been initialized long enough to trust it. That proves that the image works. A machine has served with
-// that if it was bought for no pod, or as a replacement whose pods have not moved yet.
+// Steady records that the node has been initialized long enough to trust it. That proves that the image works. It also means that the
+// machine has served, if it was bought for no pod, or as a replacement whose pods have not moved yet.
 func (g *Guard) Steady(name string, now time.Time) {
 	m := g.machines[name]
 	if m == nil {
@@ -187,7 +187,7 @@ func (g *Guard) Fail(name string, f Fault, now time.Time) {
 	g.merge(m.Pool, f.Cause, now)
 }
 
-// loseOvertaken ends, without a verdict, the machine's probes of breakers that cover one of the keys, and returns the keys that no
+// loseOvertaken ends, without a verdict, the machine's probes of breakers that include one of the keys, and returns the keys that no
 // breaker stops.
 func (g *Guard) loseOvertaken(name string, keys []Key, now time.Time) []Key {
 	for _, b := range g.probed(name) {
@@ -198,8 +198,8 @@ func (g *Guard) loseOvertaken(name string, keys []Key, now time.Time) []Key {
 	return slices.DeleteFunc(keys, func(k Key) bool { return g.covering(k) != nil })
 }
 
-// forgives reports whether a failure that may be chance is ignored: that many rounds are forgiven within an hour for a key without
-// failures in the last day. With more failures than that, the next machines would probably fail, too.
+// forgives reports whether a failure that may be chance is ignored. Within an hour up to most rounds are forgiven, if the key's breaker was
+// not open within the last day. With more failures than that, the next machines would probably fail, too.
 func (g *Guard) forgives(k Key, round string, most int, now time.Time) bool {
 	if b := g.breakers[k]; b != nil && (b.Open() || now.Sub(b.Closed) < memory) {
 		return false

@@ -35,9 +35,9 @@ func (l *Ledger) Expects(c *capacity.Class) bool {
 	return k != nil && k.heldFor(ownerOf(c)) != nil || l.heldInMove(c, ownerOf(c)) != nil || l.reservedFor(c, deploymentOf(c)) != nil || l.bookedFor(c) != nil
 }
 
-// heldInMove returns a slot that is reserved for the owner's next pod because one of its pods has to leave its node, of whatever class, or nil.
-// What was reserved is what that pod was like: it may have got labels at run time, or have been resized, and the pod that its controller
-// creates from the template hasn't.
+// heldInMove returns a slot that was reserved for the owner's next pod because one of its pods has to leave its node, or nil. The slot may
+// be of any class: it was reserved for a pod like the old one, which may have got labels at run time or have been resized. The pod that the
+// controller creates from its template hasn't, so it is of another class then.
 func (l *Ledger) heldInMove(c *capacity.Class, owner types.UID) (out *slot) {
 	if owner == "" || l.held[owner] == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (c *class) heldFor(owner types.UID) (out *slot) {
 	for _, s := range c.slots {
 		switch {
 		case s.owner != owner || s.early:
-		case s.ready && s.node.status.Initialized: // what a node that ends now has waited for
+		case s.ready && s.node.status.Initialized: // the node that is being drained has waited for such a slot
 			return s
 		case out == nil || s.ready && !out.ready:
 			out = s

@@ -94,8 +94,8 @@ func (l *Ledger) landed(uid types.UID, name string) Room {
 	return room
 }
 
-// Unassume records that the pod was not bound after all. It keeps its slot for the next attempt if the node still exists, unless that happens all the
-// time (see unbound).
+// Unassume records that the pod was not bound after all. If the node still exists, the pod keeps its slot for the next attempt, unless its
+// binding has failed too often (see unbound).
 func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	l.landed(uid, name)
 	p := l.pods[uid]

@@ -2,12 +2,12 @@ package ledger
 
 import "slices"
 
-// A plan counts pods of earlier plans as if they were placed, also those whose nodes still boot or have startup taints. A pod that a spread or an
-// affinity allows on its node only beside them is refused there until then. It keeps its reservation and waits for them: a new plan would
-// come to the same result.
+// A plan counts pods of earlier plans as if they were placed, also those whose nodes still boot or have startup taints. If a spread or an
+// affinity allows a pod on its node only beside such pods, the filters refuse it there until these are bound. The pod keeps its reservation
+// and waits for them: a new plan would come to the same result.
 
-// fallsBehind makes the pod of a slot, which the filters have just refused, wait for pods of older plans; false: there are none, or another
-// filter than those that look at other pods' labels has refused it. by returns the filter for a node; empty: it isn't known.
+// fallsBehind makes the pod of a slot, which the filters have just refused, wait for pods of older plans. It returns false if there are
+// none, or if the filter that refused the pod doesn't look at other pods' labels. by returns that filter for a node; empty: it isn't known.
 func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason string)) bool {
 	if plugin, _ := by(s.node.name); plugin != "" && plugin != "PodTopologySpread" && plugin != "InterPodAffinity" {
 		return false
@@ -15,7 +15,7 @@ func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason strin
 	if s.owner != "" || !s.class.DependsOnOthers() || !s.older() {
 		return false
 	}
-	if g := s.group; g != nil { // which was ready as a whole, or the pod would not have been tried: the others can go on without this one
+	if g := s.group; g != nil { // the whole group was ready, or the pod would not have been tried: the others can go on without this one
 		g.slots = slices.DeleteFunc(g.slots, func(o *slot) bool { return o == s })
 		s.group = nil
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
 )
 
-// Book turns the placements of a ProvisioningRequest's pods into slots that only pods which name it take. The Owner of all of them is the
-// request. It reports whether all of it is reserved; otherwise nothing more than before is. The slots end at the given time unless KeepBooked
-// changes that.
+// Book turns the placements of a ProvisioningRequest's pods into slots. The request is the Owner of all of them, and only pods that name
+// the request take them. Book reports whether all of the placements are reserved; if not, none of them is. The slots end at the given time
+// unless KeepBooked changes that.
 func (l *Ledger) Book(plan string, request types.UID, placements []capacity.Placement, until, now time.Time) bool {
 	before := len(l.bookedBy(request))
 	holds := make([]hold, len(placements))
@@ -68,8 +68,8 @@ func (l *Ledger) Mend(request types.UID) {
 	}
 }
 
-// Unbook ends a booking. giveBack: instances that were launched for it and whose kubelets have not registered are ended unless other pods use
-// them soon, as those of a gang that was given up.
+// Unbook ends a booking. giveBack: instances that were launched for it and whose kubelets have not registered are ended, unless other pods
+// use them soon (see endUnneeded).
 func (l *Ledger) Unbook(request types.UID, giveBack bool, now time.Time) {
 	delete(l.bookings, request)
 	for _, s := range l.bookedBy(request) {
@@ -118,7 +118,7 @@ func (l *Ledger) bookedBy(request types.UID) (out []*slot) {
 	return out
 }
 
-// mostTried is on how many nodes of a class a booked slot is looked for, at the most: it is done in scheduling cycles.
+// mostTried bounds how many nodes bookedOf checks for the slots of one class, since it runs in scheduling cycles.
 const mostTried = 50
 
 // bookedFor returns a slot that is booked for the request which the class names, is large enough for a pod of it and on a node that it may use, or

@@ -129,8 +129,8 @@ func (l *Ledger) PlaceChunks(placements []capacity.Placement) {
 	l.cancelUnneeded()
 }
 
-// MoveChunks is PlaceChunks for the chunks of a node, which then has none. It does nothing if the placements aren't those of all of them, or
-// one of them would be skipped.
+// MoveChunks is PlaceChunks for all chunks of a node, which has none afterwards. It does nothing if there isn't exactly one placement for
+// each of these chunks, or if one of the placements would be skipped.
 func (l *Ledger) MoveChunks(from string, placements []capacity.Placement) {
 	count := map[types.UID]int{}
 	if n := l.find(from); n != nil {

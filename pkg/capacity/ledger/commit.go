@@ -180,7 +180,7 @@ func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
 type holders struct {
 	ledger  *Ledger
 	byClass map[*class]map[*slot]*pod
-	open    map[*class][]*pod // those without a slot; nil: not looked for yet
+	open    map[*class][]*pod // open pods without a slot, by class; nil: not looked for yet
 }
 
 func (h *holders) slotsOf(n *node) []capacity.Slot {
@@ -225,8 +225,8 @@ func (h *holders) of(c *class) map[*slot]*pod {
 	return out
 }
 
-// openOf returns the open pods of the class without a slot, in order of arrival. All pods are looked at once, not once per class: where each
-// pod is a class of its own, that would be their number squared.
+// openOf returns the open pods of the class without a slot, in order of arrival. It goes through all pods once per answer, not once per
+// class: where each pod is a class of its own, the time would grow with the square of their number.
 func (h *holders) openOf(c *class) []*pod {
 	if h.open == nil {
 		h.open = map[*class][]*pod{}
@@ -249,9 +249,9 @@ type Restored struct {
 }
 
 // Restore books reservations read back from claims. It is called before anything is planned, and again for claims that were read later; the
-// caller leaves out reservations of pods that have ended. If several claims have a reservation for one pod, the pod was planned again before
-// the first claim's record had been rewritten, and the reservation with the highest order counts. orders is the highest order on record;
-// what is planned from now on gets higher ones, so that this still works after the next restart.
+// caller leaves out reservations of pods that have ended. If several claims have a reservation for one pod, the pod was planned again
+// before the first claim's record had been rewritten, and the reservation with the highest order counts. orders is the highest order on
+// record; later plans get higher ones, so that the highest order is still the latest one after the next restart.
 func (l *Ledger) Restore(slots []Restored, orders int, now time.Time) {
 	l.seq = max(l.seq, orders)
 	latest := map[types.UID]int{}

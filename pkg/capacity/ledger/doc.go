@@ -1,7 +1,7 @@
 // Package ledger keeps every planned node and every reservation of node capacity, and decides when a waiting pod may be scheduled.
 //
-// It is a pure state machine: events in (methods), effects out (Take). It has no lock, no clock and no goroutine; pkg/launch
-// serializes the calls, passes in the time, and carries out the effects.
+// It is a pure state machine: events in (methods), effects out (Take). It has no lock, no clock and no goroutine: pkg/reservations
+// serializes the calls and passes in the time, and pkg/provisioning (Effects) carries out the effects.
 //
 // The states of a pod:
 //
@@ -22,5 +22,5 @@
 //   - per class, slots not yet given to a pod = entitled pods without a slot + slots reserved for an owner;
 //   - a pod has at most one slot, a slot at most one pod;
 //   - open pods without a slot never outnumber ready slots that are free;
-//   - a node without slots is forgotten unless it is watched, fenced or in flight.
+//   - a node without slots and chunks is forgotten unless it is fenced, in flight, not initialized yet, or kept for DaemonSet or assumed pods.
 package ledger

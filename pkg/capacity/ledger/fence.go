@@ -27,9 +27,9 @@ func (l *Ledger) Unfence(name string) {
 	}
 }
 
-// Close records that the removal of a Node has begun, which can't be undone. st is what the scheduler's cache shows of that Node. It
-// stays fenced until it is gone or another instance has its name, and what is reserved there is planned again. Close reports whether pods
-// that were assumed before are still being bound there. It may be called repeatedly.
+// Close records that the removal of a Node has begun, which can't be undone. st is what the scheduler's cache shows of that Node. The Node
+// is fenced until it is gone or another instance has its name, and what is reserved there is planned again. Close reports whether pods that
+// were assumed before are still being bound there. It may be called repeatedly.
 func (l *Ledger) Close(name string, st NodeStatus, now time.Time) (bindsInFlight bool) {
 	bindsInFlight = l.BindsInFlight(name)
 	n, ok := l.byName[name]

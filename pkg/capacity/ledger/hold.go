@@ -34,9 +34,9 @@ func (l *Ledger) Move(plan string, placements []capacity.Placement, leaving []st
 	l.commit(plan, placements, holds, now)
 }
 
-// Reserve is Move for nodes that need not be drained: until Begin the reservations are for nobody, so that no other pod of the owners uses
-// them up, and they can be released for pods that wait. Their nodes have to be fenced. It reports whether all of it is reserved; otherwise
-// nothing is.
+// Reserve is Move for nodes that need not be drained. Until Begin no pod gets the reservations, so that other pods of the owners don't use
+// them up, and they can be released for pods that wait. The nodes to be drained have to be fenced. Reserve reports whether all of it is
+// reserved; otherwise nothing is.
 func (l *Ledger) Reserve(plan string, placements []capacity.Placement, leaving []string, until, now time.Time) bool {
 	holds := make([]hold, len(placements))
 	wanted := map[string]int{}

@@ -22,10 +22,10 @@ type Ledger struct {
 	byName     map[string]*node // by Node name, once known
 	pods       map[types.UID]*pod
 	queued     map[types.UID]*pod // those that are Queued
-	everyPod   pieces.List[*pod]  // with those that were removed since TickPods last came to them
+	everyPod   pieces.List[*pod]  // all pods, and removed ones until TickPods comes to them
 	classes    map[capacity.ClassKey]*class
-	everyClass pieces.List[*class] // likewise, for TickClasses
-	apart      *antiaffinity.Index // of classes: which of them keep off each other's nodes (see Apart)
+	everyClass pieces.List[*class] // all classes, and dropped ones until TickClasses comes to them
+	apart      *antiaffinity.Index // which classes must not share a node with each other (see Apart)
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
 	assumed map[string]map[types.UID]binding
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
@@ -59,7 +59,7 @@ type Effects struct {
 	Words []Word
 	// Waits are texts for pods' events, too: what pods wait for on nodes that exist.
 	Waits []Word
-	// Tainted lists new nodes that got a taint which keeps off pods they were bought for and which their NodePools possibly do not declare.
+	// Tainted lists taints on new nodes that keep off pods the nodes were bought for, and that the NodePools may not have declared.
 	Tainted []Tainted
 }
 
@@ -113,15 +113,15 @@ type pod struct {
 	soon        bool      // Refused: for so short a time that no pod is evicted for it
 	behind      bool      // Refused: it leaves topology domains to its siblings for a while (see siblings)
 	until       time.Time // Open: when its slot is taken back; zero: the next tick sets it (see overdue)
-	unbound     failures  // to bind it to its slot
+	unbound     failures  // consecutive failures to bind it to its slot
 	// early counts the pod's consecutive scheduling cycles that ended before Binder's PreFilter, which asks for the pod's slot. wake is
 	// when the pod is activated again (see awaken.go); zero: it need not be.
 	early int
 	wake  time.Time
-	// stale: it was queued without a new Submit, so its class is as old as its last cycle.
+	// stale: it was queued again without a new Submit. Its class is that of its last scheduling cycle, and may be outdated (see Renew).
 	stale bool
-	// These describe a pod that is queued again. told: why it was refused before. heard: a cycle of its own has failed since. held: a
-	// query (Gate, Pin) or Submit has kept the scheduler from trying the pod since it was queued.
+	// These describe a pod that is queued again after a refusal. told: the reason of that refusal. heard: a scheduling cycle of the pod has
+	// failed since the refusal. held: a query (Gate, Pin) or Submit has kept the scheduler from trying the pod since it was queued.
 	told  string
 	heard bool
 	held  atomic.Bool
@@ -151,7 +151,7 @@ type slot struct {
 	pod   *pod      // the pod that is pinned to it
 	owner types.UID // reserved for a pod that this owner has yet to create
 	until time.Time // end of the reservation for an owner
-	// deployment is the Deployment whose next pod may have it as well, of whatever ReplicaSet; empty: only the owner's.
+	// deployment is a Deployment whose next pod may take the slot, too, whichever of its ReplicaSets creates it; empty: only the owner's pods may.
 	deployment string
 	// leaving is the node whose pods will be replaced here; empty: the slot is for pods that are about to be created anyway.
 	leaving string
@@ -160,7 +160,7 @@ type slot struct {
 	ready bool
 	// behind: not ready, since it waits for pods of older plans (behind.go).
 	behind bool
-	// planned is node.planned when the slot was made.
+	// planned is node.planned when the slot was made: the memory that the node needs for this slot and for all that was planned before it.
 	planned int64
 	told    string // the last reason to wait that was reported for it
 	news    bool   // told has changed and has not been reported yet

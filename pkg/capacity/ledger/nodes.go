@@ -56,7 +56,7 @@ type node struct {
 	unneededSince time.Time
 	// endRequested: Effects.End has requested the node's end.
 	endRequested bool
-	// took are the classes whose pods were bound here before the kubelet registered: it may still never register.
+	// took are the classes of pods that were bound here before the kubelet registered. If it never registers, that counts against them (lose).
 	took map[capacity.ClassKey]*capacity.Class
 	// meant are the classes of all pods that were ever planned on this node, bound or not.
 	meant map[capacity.ClassKey]*capacity.Class

@@ -30,21 +30,21 @@ func (n *node) waitsUntil(c *capacity.Class, bind capacity.BindTime) error {
 	return n.status.Waits(c, bind)
 }
 
-// waits returns why no pod can be bound to the slot now, or nil if one can. The pods planned first have memory that the node has in any case; the
-// others wait for its kubelet to show how much there is, or it would reject them.
+// waits returns why no pod can be bound to the slot now, or nil if one can. The node certainly has memory for the pods that were planned
+// first (Status.CertainMemory). Later ones wait until its kubelet has shown how much memory there is: it would reject pods that don't fit.
 func (s *slot) waits() error {
 	if err := s.node.waits(s.class.Class); err != nil {
 		return err
 	}
-	// What was bound to a recovered node before isn't known here.
+	// Pods that were bound to a recovered node before the restart aren't counted in s.planned, so none of its slots is certain.
 	if n := s.node; n.status.Uncertain(s.class.Class) && (n.recovered || s.planned > n.status.CertainMemory) {
 		return reasons.ErrUncertain
 	}
 	return nil
 }
 
-// fitMemory drops the slots for which a node has turned out to have too little memory: those planned last. Their pods, and those that start
-// together with them and wait yet, are planned again, now that the size of such nodes is known.
+// fitMemory drops the slots for which a node has turned out to have too little memory: those planned last. Their pods are planned again,
+// now that the size of such nodes is known, and so are the pods of their groups whose gates have not opened yet.
 func (l *Ledger) fitMemory(n *node, now time.Time) {
 	n.fitted = true
 	for _, s := range slices.Backward(slices.Clone(n.slots)) {
@@ -154,7 +154,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	}
 	delete(l.byName, n.name)
 	if n.cached {
-		// The Node exists a moment longer and isn't marked yet: no pod may be planned there or go there.
+		// The Node object exists a little longer, perhaps without a taint that keeps pods off. As long as it does, the ledger lets no pod go there.
 		l.nodes[n.name] = &node{key: n.name, name: n.name, arrival: n.arrival, providerID: n.machine(), cached: true, status: n.status, fenced: true, closed: true,
 			reserved: map[int32]capacity.Resources{}}
 		l.byName[n.name] = l.nodes[n.name]
@@ -196,7 +196,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 		c.open--
 		l.requeue(p, why, blameless, now)
 	default:
-		// One pod's entitlement ends with the slot: that of the last one, which would wait longest anyway.
+		// One pod's entitlement ends with the slot: that of the last waiting pod, which would have waited longest anyway.
 		if k := len(c.waiting); k > 0 {
 			p := c.waiting[k-1]
 			c.waiting = c.waiting[:k-1]
@@ -226,8 +226,8 @@ func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 	l.again(p, why, now)
 }
 
-// Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register. It is TickPods
-// and TickClasses, each until that is done, and TickNodes, between which a caller may give up its lock.
+// Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register. A
+// caller that must not hold its lock for so long calls TickPods and TickClasses itself, each until it returns false, and then TickNodes.
 func (l *Ledger) Tick(now time.Time) {
 	for l.TickPods(now) {
 	}
@@ -247,7 +247,7 @@ func (l *Ledger) TickPods(now time.Time) (more bool) {
 		}
 		l.recallAllUnknown()
 	}
-	var due []*pod // mostly few: pods are looked at once, not once for each reason, and for a millisecond or two
+	var due []*pod // usually few: one pass over the pods finds those of all time limits, in pieces that take a millisecond or two
 	more = l.everyPod.Next(20_000, func(p *pod) bool {
 		if !p.removed && l.due(p, now) {
 			due = append(due, p)
@@ -321,7 +321,7 @@ func (l *Ledger) TickNodes(now time.Time) {
 
 // gatesEnd opens the gates of pods whose node has not become usable in time. The scheduler tries them on the nodes that are there.
 func (l *Ledger) gatesEnd(due []*pod, now time.Time) {
-	startup := map[*class]bool{} // classes with a node that is Ready except for its startup taints
+	startup := map[*class]bool{} // whether pods of the class wait for a node that is Ready except for its startup taints
 	for p := range l.among(due, func(p *pod) bool { return p.state == Planned && now.Sub(p.since) > l.patience.Gate }) {
 		wait, looked := startup[p.class]
 		if !looked {
@@ -339,8 +339,8 @@ func (l *Ledger) gatesEnd(due []*pod, now time.Time) {
 		l.freed = freed // releasing a slot that never became usable frees nothing for others
 		l.refuse(p, why, now)
 		if n != nil && n.cached && n.status.Initialized {
-			// The node works, also for other pods, but not for this one, since a driver hasn't published what it needs. Whenever other capacity
-			// became free, the next node would be bought for it, with the same end.
+			// The node is good for other pods, but a driver hasn't published what this one needs. Without a retry time another node would
+			// be bought for it each time capacity becomes free, and it would wait there in vain, too.
 			p.retry, p.broken = now.Add(l.patience.Gate), true
 			l.waitedInVain(n, p, why)
 		}
@@ -399,7 +399,7 @@ func (p *pod) awaited() *slot {
 	return nil
 }
 
-// awaits returns the node of that slot, or nil.
+// awaits returns the node of the slot that awaited returns, or nil.
 func (p *pod) awaits() *node {
 	if s := p.awaited(); s != nil {
 		return s.node

@@ -44,13 +44,13 @@ type failures struct {
 	since time.Time
 }
 
-// bindingTries is how often a pod is tried to be bound to its slot at the least.
+// bindingTries is how many bindings of a pod to its slot have to fail before the slot is taken back.
 const bindingTries = 5
 
-// unbound takes back the slot of a pod whose binding has failed so often and for as long that it will most likely fail the next time, too: a Permit or
-// PreBind plugin refuses the pod, or the API server its binding. overdue doesn't see such a pod, because each of its cycles gets to Reserve. A
-// single failure says little, and one may take ten minutes (a volume that isn't provisioned), so it takes both. Pods of a gang keep their slots: they are
-// refused at Permit until the gang is complete.
+// unbound takes back the slot of a pod whose binding has failed so often and for so long that it will most likely fail the next time, too:
+// a Permit or PreBind plugin refuses the pod, or the API server its binding. overdue doesn't see such a pod, because each of its cycles
+// gets to Reserve. A few failures say little even if they take long (one may take ten minutes, for a volume that isn't provisioned), so
+// both their number and their time count. Pods of a gang keep their slots: they are refused at Permit until the gang is complete.
 func (l *Ledger) unbound(p *pod, now time.Time) {
 	if ofGang(p.class.Class) {
 		return

@@ -52,7 +52,7 @@ func (l *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(n
 		}
 	case Open:
 		if s := p.slot; s != nil && s.waits() != nil {
-			l.unready(s) // the node has got a taint, say, since the pod was opened: it waits as it would have before
+			l.unready(s) // the node has changed since the pod's gate opened (a new taint, say): the pod waits again
 		}
 		switch {
 		case p.state != Open:
@@ -108,7 +108,7 @@ func (l *Ledger) QueuedPods() []Waiting {
 // Queued returns how many pods wait for a plan.
 func (l *Ledger) Queued() int { return len(l.queued) }
 
-// Waiting is a pod without a plan.
+// Waiting is a pod that waits: for a plan (QueuedPods), or for the node that it is planned on (Releasable).
 type Waiting struct {
 	Ref   capacity.PodRef
 	Class *capacity.Class
@@ -130,7 +130,7 @@ func (l *Ledger) Renew(classes map[types.UID]*capacity.Class) {
 	}
 }
 
-// Outdate makes the classes of all queued pods stale (see Renew), because what a class is has changed.
+// Outdate makes the classes of all queued pods stale (see Renew), because the labels that tell classes apart have changed.
 func (l *Ledger) Outdate() {
 	for _, p := range l.queued {
 		p.stale = true
@@ -175,7 +175,7 @@ func (c *class) lose(why string, now time.Time) {
 	c.rest = now.Add(backoff.AtLeast(c.lost))
 }
 
-// came resets that count: the node's kubelet has registered.
+// came resets what lose has counted: the node's kubelet has registered.
 func (l *Ledger) came(n *node) {
 	for key := range n.took {
 		if c, ok := l.classes[key]; ok {
@@ -222,8 +222,8 @@ func (l *Ledger) Gone(uid types.UID) {
 	}
 }
 
-// Seen records that pkg/launch's list of pending pods has the pod now. The scheduler may have had it earlier; an Activate from that time
-// was dropped, so the pod is activated again.
+// Seen records that package pending has the pod now. The scheduler may have had it earlier; an Activate from that time was dropped, because
+// the pod was not found, so the pod is activated again.
 func (l *Ledger) Seen(uid types.UID) {
 	if p, ok := l.pods[uid]; ok && (p.state == Refused || p.state == Open && p.slot == nil) {
 		l.out.Activate = append(l.out.Activate, p.ref)

@@ -11,7 +11,7 @@ import (
 )
 
 // lostMemory is how long after its back-off a class's count of lost rounds (nodes that took its pods and never registered) is kept. It is
-// longer than a kubelet may take to register (15 min): the count would be forgotten before the next such node has failed.
+// longer than a kubelet may take to register (15 min): otherwise the count would be forgotten before the next such node has failed.
 const lostMemory = 20 * time.Minute
 
 // Refuse ends the wait of queued pods that no plan has capacity for. Their gates open, so that ordinary scheduling and preemption may
@@ -69,8 +69,8 @@ func (l *Ledger) Postpone(uid types.UID, why string, until, now time.Time) {
 	}
 }
 
-// PostponeEarly is Postpone for a pod whose capacity is bought on behalf of something else, so that nothing need be evicted for it. The
-// scheduler tries it again only to hear of a reason that is new.
+// PostponeEarly is Postpone for a pod whose capacity is bought for its ProvisioningRequest, so that no pod need be evicted for it. The
+// scheduler tries the pod again only if the reason is new.
 func (l *Ledger) PostponeEarly(uid types.UID, why string, until, now time.Time) {
 	p, ok := l.pods[uid]
 	if !ok || p.state != Queued {

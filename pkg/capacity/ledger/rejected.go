@@ -13,10 +13,10 @@ type Rejected struct {
 	Claim, Node    string
 	Pod            capacity.PodRef
 	Plugin, Reason string // if known
-	// Beside: the node has other pods, so that these may stand in the pod's way: it was launched for some of them, or they were bound there
-	// without a plan, as pods of a higher priority may be. Informers need not show them yet.
+	// Beside: other pods are on the node or are being bound to it, planned there or not (as pods of a higher priority may be), and may be
+	// why the filters refused this one. Informers need not show them yet.
 	Beside bool
-	// Waited: the pod has waited there until its gate ended, for what a driver had to publish.
+	// Waited: the pod waited for what a driver had to publish on the node, until its gate reached the time limit.
 	Waited bool
 }
 
@@ -56,8 +56,8 @@ func (l *Ledger) rejectedBy(pod types.UID, by func(node string) (plugin, reason 
 	}
 }
 
-// Keeps reports for each claim whether its node has reservations or pods that are being bound. Those of DaemonSets don't count: nothing is
-// launched for them, and one that preempts the pods which the node was launched for is bound at the very moment when that has to be judged.
+// Keeps reports for each claim whether its node has reservations or pods that are being bound. DaemonSet pods don't count: nothing is
+// launched for them, and while one that has preempted the node's pods is being bound, the guard has to judge the instance.
 func (l *Ledger) Keeps(claims []string) map[string]bool {
 	out := make(map[string]bool, len(claims))
 	for _, name := range claims {

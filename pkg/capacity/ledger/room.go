@@ -116,7 +116,7 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) error {
 			return err
 		}
 		if !ask.DaemonSet && n.cached && n.status.Uncertain(ask.Class) {
-			return reasons.ErrUncertain // it is planned for instead, behind the pods that were there before
+			return reasons.ErrUncertain // it gets a plan instead, in which it comes after the pods that are planned there already
 		}
 	}
 	if ask.DaemonSet {
@@ -125,8 +125,8 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) error {
 	return n.room(p, ask, on)
 }
 
-// early returns why a pod without a plan can't be bound to the node yet, or nil. The node may not be initialized before a DaemonSet's pod with
-// devices has removed its startup taint: such a pod waits for the kubelet only, which reports devices of its own account from then on.
+// early returns why a pod without a plan can't be bound to the node yet, or nil. A DaemonSet's pod with devices may be the one that removes the node's
+// startup taint: without it the node would never be initialized. So it waits for the kubelet only, which reports the devices itself from then on.
 func (n *node) early(c *capacity.Class, daemon bool) error {
 	if !n.cached || !n.status.Managed || n.status.Initialized {
 		return nil
@@ -188,8 +188,8 @@ func (n *node) room(p *pod, of *Ask, on Amounts) error {
 }
 
 // Apart returns the classes that have slots somewhere and whose pods must not share a node with those of c. preempts leaves out classes of
-// a lower priority: it is for pods that could preempt theirs, if they were bound already. Any other pod has a plan or gets one, and one such
-// pod would take the place of all pods that are planned for a node.
+// a lower priority: it is for a pod that could preempt their pods if these were bound already. Any other pod has a plan or gets one; if it
+// went to a node on which such pods are planned, none of these could be bound there.
 func (l *Ledger) Apart(c *capacity.Class, preempts bool) map[capacity.ClassKey]bool {
 	return l.apart.Apart(c, func(key capacity.ClassKey) bool {
 		k := l.classes[key]
@@ -201,7 +201,7 @@ func (l *Ledger) Apart(c *capacity.Class, preempts bool) map[capacity.ClassKey]b
 // only once one of them is on the node, and then there would be no place for the other.
 func (n *node) apart(p *pod, ask *Ask) error {
 	if len(ask.Apart) == 0 || p != nil && p.slot != nil && p.slot.node == n {
-		return nil // or its own slot was planned with the others in mind
+		return nil // there is no conflict, or its own slot is on this node: the plan has taken the other pods into account
 	}
 	for _, s := range n.slots {
 		if ask.Apart[s.class.Key] {
@@ -254,7 +254,7 @@ type Promise struct {
 	UID     types.UID
 	Owner   types.UID
 	Leaving string
-	// Likely is the pod that will probably get a slot without one: pods of a class take its slots in the order of their plans.
+	// Likely is the pod that will probably get the slot, if no pod is pinned to it yet: pods of a class take its slots in the order of their plans.
 	Likely types.UID
 }
 

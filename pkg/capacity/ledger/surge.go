@@ -11,9 +11,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Surge records that a Deployment is about to replace an owner's pods on a node by pods of another ReplicaSet, before these end: what Reserve
-// has reserved for the owner's pods of that node is for the Deployment's next pods from now on, of whatever ReplicaSet and class. The labels
-// of such a pod are others, so its class is, too; it needs as much as the pod that it replaces.
+// Surge records that a Deployment is about to create pods of another ReplicaSet before the owner's pods on a node end. What Reserve has
+// reserved for these is for the Deployment's next pods from now on, of whatever ReplicaSet and class. Such a pod has other labels than the
+// pod that it replaces, and so another class, but it needs as much.
 func (l *Ledger) Surge(leaving string, owner types.UID, deployment string) {
 	for _, s := range l.heldFor(leaving) {
 		if s.owner == owner && s.deployment == "" && deployment != "" {

@@ -1,4 +1,4 @@
-// Package backoff says how long a class or pod waits that new nodes did not get bound.
+// Package backoff says how long a class, or a pod, waits for its next plan after new nodes were launched for it in vain.
 package backoff
 
 import "time"

@@ -9,9 +9,9 @@ import (
 
 // Booking is what is known of a request's reservations, which only pods that name it take.
 type Booking struct {
-	pods int                       // that capacity was booked for
+	pods int                       // for how many pods capacity was booked
 	lost map[capacity.ClassKey]int // reservations that have ended because of their nodes or their time, by class
-	why  string                    // the last of them ended
+	why  string                    // reason for the end of the last of these reservations
 }
 
 // New returns a booking without pods.
@@ -19,8 +19,8 @@ func New() *Booking { return &Booking{lost: map[capacity.ClassKey]int{}} }
 
 // State is what has become of a booking.
 type State struct {
-	// Pods is for how many pods capacity was booked, Kept how many of them have not come yet, Up how many of those have it on nodes that are
-	// initialized, and Gone for how many it has ended, with its node or its time.
+	// Pods is for how many pods capacity was booked. Kept of them have not come yet and still have it, Up of these on nodes that are
+	// initialized. For Gone of them it has ended, with its node or its time.
 	Pods, Kept, Up, Gone int
 	// Lost is Gone by class, and Why says why the last capacity has ended.
 	Lost map[capacity.ClassKey]int
@@ -49,7 +49,7 @@ func (b *Booking) Mend() {
 	clear(b.lost)
 }
 
-// State returns what has become of the booking, without what is kept.
+// State returns what has become of the booking. The ledger fills in Kept, Up and Nodes.
 func (b *Booking) State() State {
 	out := State{Pods: b.pods, Lost: maps.Clone(b.lost), Why: b.why}
 	for _, n := range b.lost {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// mostSamples registration times are remembered. enoughSamples of them are enough to expect nodes sooner than usual; any number
-	// of them is enough to give nodes more time than that.
+	// At most mostSamples registration times are remembered. Only with enoughSamples of them may a node count as late sooner than by
+	// default; with any number of them, nodes may get more time than by default.
 	mostSamples   = 200
 	enoughSamples = 30
 	// margin is added to 1.5 times the time that almost all nodes have taken. Taking a node for late by mistake costs a second

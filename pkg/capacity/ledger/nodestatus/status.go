@@ -21,7 +21,7 @@ type Status struct {
 	Managed     bool
 	Registered  bool
 	Initialized bool
-	// KubeletReady: the kubelet reports Ready. Ready: and the not-ready taint that follows it is gone, too.
+	// KubeletReady: the kubelet reports Ready. Ready: it does, and the not-ready taint, which is removed a little later, is gone.
 	KubeletReady, Ready bool
 	// Labels are shared and must not be changed; nil: not known.
 	Labels map[string]string
@@ -29,8 +29,8 @@ type Status struct {
 	Taints []corev1.Taint
 	// Expected are taints that nodes of its pool are known to get although the pool doesn't declare them.
 	Expected []corev1.Taint
-	// CertainMemory is how many bytes of its memory for pods it has in any case, and, when its kubelet has registered, how many it has; 0: as
-	// planned, NothingCertain: until then it may have less of every resource.
+	// CertainMemory is how many bytes of memory for pods the node has in any case; once its kubelet has registered, how many it has. 0: it
+	// has what was planned. NothingCertain: until its kubelet has registered, it may have less than planned of every resource.
 	CertainMemory int64
 	// Drivers are the CSI drivers on its CSINode and, in the form of capacity.StorageOf, the storage classes with capacity published for
 	// it.

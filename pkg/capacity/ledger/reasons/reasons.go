@@ -10,8 +10,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// These are for all pods. Filter asks this for many nodes, and most answers are only compared with nil: none is put into
-// words before Error is called, and most cost no allocation.
+// These may apply to any pod. Filter asks the ledger about many nodes and mostly compares the answers with nil, so no text is built before
+// Error is called, and most answers cost no allocation.
 var (
 	ErrRemoved     = errors.New("the node is being removed")
 	ErrElsewhere   = errors.New("capacity is reserved for the pod on another node")
@@ -24,7 +24,7 @@ var (
 	ErrApart = errors.New("anti-affinity to a pod planned for the node")
 )
 
-// NotYet: the node is not as far as it has to be when pods of the class are bound.
+// NotYet: the node has not reached the state in which pods of the class may be bound.
 type NotYet struct{ *capacity.Class }
 
 var notYetTexts = [...]string{capacity.BindRegistered: "has not registered", capacity.BindReady: "is not Ready", capacity.BindInitialized: "is not initialized"}
