@@ -55,7 +55,7 @@ type Config struct {
 	Synced func() bool
 	Clock  clock.WithTicker
 
-	// How often each is read again; 0: the default, which stands behind it.
+	// The times between two reads of each part; 0 means the default, which the comment on the field gives.
 	TypesEvery     time.Duration // 12 h
 	OfferingsEvery time.Duration // 5 min
 	PricesEvery    time.Duration // 12 h

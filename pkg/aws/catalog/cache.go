@@ -61,7 +61,7 @@ func parts() []string {
 	return all
 }
 
-// calls are those to AWS that the parts are read with.
+// calls are the AWS clients with which the parts are read.
 type calls struct {
 	hardware sdk.HardwareAPI
 	pricing  sdk.Pricing

@@ -50,9 +50,9 @@ type informer struct {
 	cache.SharedIndexInformer
 	handled cache.ResourceEventHandlerRegistration
 	clock   clock.WithTicker
-	// leaves returns why an object is none of ours and doesn't belong into the cache, or "".
+	// leaves returns why an object belongs to another owner and must not be in the cache, or "".
 	leaves func(client.Object) string
-	// renamed is told of objects that a process of the version before wrote.
+	// renamed is called with the name of each object that still has annotations under old names (objects.Renamed).
 	renamed func(name string)
 
 	mu   sync.Mutex
