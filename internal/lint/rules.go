@@ -121,7 +121,7 @@ func namedNodeClass(path string, file *ast.File, report func(token.Pos)) {
 // names are the files that may spell names under dovetail.sh.
 var names = []string{"pkg/objects/names.go", "pkg/objects/renamed.go"}
 
-// ownName finds such a name in a text; the group of our arguments, config.dovetail.sh, is none.
+// ownName finds such a name in a text. config.dovetail.sh, the API group of our arguments, doesn't match.
 var ownName = regexp.MustCompile(`(^|[^.\w-])dovetail\.sh\b`)
 
 // spelledNames reports texts of the product with a name under dovetail.sh in them.

@@ -64,7 +64,7 @@ func (r *resolution) answer(pr *provisioningv1.ProvisioningRequest, s bookings.S
 		set(kind, metav1.ConditionTrue, reason, message)
 		keep = false
 	}
-	if r.problem != "" && bookedUntil(pr).IsZero() { // its pods may run by now: what they were made from may be gone
+	if r.problem != "" && bookedUntil(pr).IsZero() { // once capacity was reported, the pods may run and their templates may be gone: then a problem with these doesn't matter
 		end(provisioningv1.Failed, reasonBadPods, fmt.Sprintf("ProvisioningRequest %s/%s: %s", pr.Namespace, pr.Name, r.problem))
 		return out, keep
 	}

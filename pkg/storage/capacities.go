@@ -138,7 +138,7 @@ func (c *Capacities) On(node map[string]string) map[string]int64 {
 	return out
 }
 
-// Following returns the StorageClasses with node-local capacity.
+// Following returns the StorageClasses whose volumes use node-local capacity (Follows).
 func (c *Capacities) Following() []*storagev1.StorageClass {
 	if c == nil || c.classes == nil {
 		return nil

@@ -125,7 +125,7 @@ type Inline struct {
 // maxRegistrationTimeout is longer than any instance needs.
 const maxRegistrationTimeout = 24 * time.Hour
 
-// minInitializationTimeout is how long every node may take at least.
+// minInitializationTimeout is the smallest value that InitializationTimeout may have.
 const minInitializationTimeout = 15 * time.Minute
 
 // Values of PreferencePolicy.

@@ -1,3 +1,3 @@
-// Package batcher turns calls for one key each into calls for many, because EC2 limits how many requests an account makes, but not (within a
-// page) how many instances one request names.
+// Package batcher turns calls for one key each into calls for many. EC2 limits how many requests an account may send, whereas one request may name
+// many instances.
 package batcher

@@ -100,7 +100,7 @@ func ownNodeadm(own string) (*Kubelet, error) {
 	return k, nil
 }
 
-// ownAL2023 is ownNodeadm for nodes whose last NodeConfig is written by Dovetail, and contains the taints.
+// ownAL2023 is ownNodeadm for nodes whose last NodeConfig comes from Dovetail and sets the node's taints.
 func ownAL2023(own string) (*Kubelet, error) {
 	k, err := ownNodeadm(own)
 	if err != nil {

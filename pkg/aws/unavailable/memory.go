@@ -55,8 +55,8 @@ func New(c clock.PassiveClock, ttl time.Duration, changed func()) *Memory {
 // State is the content of a Memory at one moment; immutable.
 type State struct {
 	until map[Scope]time.Time // without capacity
-	// settles is, for capacity that was unavailable, when it will have been available for long enough. leaving is what EC2 recommends
-	// to leave, and for how long that counts.
+	// settles is when capacity that was unavailable will have been available for settlesAfter. leaving is until when EC2's recommendation
+	// to leave a scope counts.
 	settles, leaving map[Scope]time.Time
 	notJoined        map[Scope]time.Time // until when a class avoids a scope in which its instance has not become a node
 	next             time.Time           // the earliest end of anything; zero: none

@@ -301,7 +301,7 @@ func (s *Store) Delete(ctx context.Context, name, uid string) error {
 }
 
 // Drop deletes the claim unless a launch is recorded on it. It asks the API server, because another process may have recorded one a moment
-// ago. Then it returns the claim, and the store knows it from then on. It is no error if the claim no longer exists.
+// ago. If there is one, Drop returns the claim, and the store knows it from then on. It is no error if the claim no longer exists.
 func (s *Store) Drop(ctx context.Context, name string) (launched *capacity.Claim, err error) {
 	err = onConflictAgain(func() error {
 		nc, err := s.current(ctx, name, true)
