@@ -17,8 +17,8 @@ import (
 type Config struct {
 	Region      string
 	ClusterName string
-	// ManagedBy is the name of this Dovetail, if there are several in the cluster. It is a tag of what is launched; what has another name, or
-	// none, is another one's.
+	// ManagedBy is the name of this Dovetail, if there are several in the cluster. It is a tag of everything that is launched. Resources without
+	// the tag, or with another name, belong to another Dovetail.
 	ManagedBy string
 
 	// These settings tell nodes how to join. ClusterCABundle is base64 as in a kubeconfig, ClusterCIDR the service range.

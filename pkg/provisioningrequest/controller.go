@@ -136,7 +136,7 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 		return step
 	}
 	now, states := c.Clock.Now(), c.Bookings.Report()
-	unread := false // a request that has been told of its capacity
+	unread := false // a request whose condition Provisioned is True can't be read
 	resolved, wanted, next := map[types.UID]*resolution{}, []bookings.Request{}, idle
 	changes := map[*provisioningv1.ProvisioningRequest]*provisioningv1.ProvisioningRequest{}
 	for _, pr := range all {

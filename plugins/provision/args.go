@@ -156,7 +156,7 @@ func DecodeArgs(obj runtime.Object) (*Args, error) {
 	return args, nil
 }
 
-// useNewNames moves what is given under an old name to the field of today.
+// useNewNames moves values that are given under an old name to the current field.
 func (a *Args) useNewNames() error {
 	if a.APIVersion == pluginargs.Former {
 		a.APIVersion = pluginargs.GroupVersion

@@ -42,7 +42,7 @@ func (s *Store) SharedChanged() {
 	s.tellPool()
 }
 
-// leaves returns why an object is none of ours, or "".
+// leaves returns why an object belongs to another provider or to another Dovetail, or "".
 func (s *Store) leaves(o client.Object) string {
 	if group := karpenter.ForeignGroup(o, s.nodeClass.GroupKind()); group != "" {
 		return "its node class belongs to another provider, of group " + group
