@@ -27,8 +27,8 @@ type Config struct {
 	ClusterCIDR     string
 	// ClusterDNS is the DNS service's address; empty: the tenth of ClusterCIDR.
 	ClusterDNS string
-	// KubernetesVersion is major.minor ("1.36"), as the API server says; image aliases depend on it. ServerVersion asks the API server again;
-	// nil: it isn't asked again. What EKS says takes precedence.
+	// KubernetesVersion is the API server's version, major.minor ("1.36"); image aliases depend on it. ServerVersion asks the API server again;
+	// nil: it isn't asked again. A version that EKS reports takes precedence.
 	KubernetesVersion string
 	ServerVersion     func(ctx context.Context) (string, error)
 

@@ -109,8 +109,8 @@ func (l *launcher) awaitProfile(ctx context.Context, nodeClass string) {
 const imagesPause = 10 * time.Second
 
 // forgetTemplates makes sure that launch templates unknown to EC2 are created again, or looked up again if the user maintains them. If EC2
-// doesn't know an image any more, it waits until the class's images have been looked up again: a template that is created before would name the
-// missing image again.
+// doesn't know an image any more, it waits until the class's images have been looked up again: templates that are created before that would name
+// the missing image again.
 func (l *launcher) forgetTemplates(ctx context.Context, in *ec2.CreateFleetInput, nodeClass string, image bool) {
 	if c := l.classes.get(nodeClass); c != nil && (image || ownTemplate(c.current()) != "") {
 		defer l.await(ctx, c.imagesAgain())

@@ -262,8 +262,8 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 	return out
 }
 
-// availability returns a function that sets whether an offering is available (its pool has capacity as far as we know, its zone has
-// a subnet with free addresses and isn't shifted away from, its reservation is not full), how long that may last, and how many instances its reservation still takes.
+// availability returns a function that sets three things of an offering: whether it is available (its pool has capacity as far as we know, its zone has
+// a subnet with free addresses and isn't shifted away from, its reservation isn't full), whether that may end soon, and what its reservation has left.
 func (n *offered) availability() func(*capacity.InstanceType, capacity.Offer) capacity.Offer {
 	zones := map[string]bool{}
 	for _, s := range n.from.subnets {

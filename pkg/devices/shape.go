@@ -20,8 +20,8 @@ import (
 type Shape struct {
 	// Key is the key of capacity.DevicesOf.
 	Key string
-	// Specs are those of the claims, in the order of the pod's claims, without the configuration for the driver: it decides nothing about which devices
-	// are allocated, and may be another one for each pod.
+	// Specs are the specs of the claims, in the order of the pod's claims, without the configuration for the driver: it doesn't influence which devices
+	// are allocated, and may differ from pod to pod.
 	Specs []resourcev1.ResourceClaimSpec
 	// names are the names of the claims in the pod.
 	names []string

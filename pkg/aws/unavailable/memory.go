@@ -97,8 +97,8 @@ func extend(all map[Scope]time.Time, s Scope, end time.Time) {
 	}
 }
 
-// NotJoined records that an instance of a node class launched as o has not become a node. Another offering, of the same pool or of one with a lower
-// weight, is more likely to work. Other classes may still use o: the class itself is more likely the cause than the
+// NotJoined records that an instance of a node class launched as o has not become a node. Another offering, of the same pool or of one with
+// a lower weight, is more likely to work. Other classes may still use o, because the cause is more likely in the class than in the
 // offering.
 func (e *Memory) NotJoined(nodeClass string, o capacity.OfferKey) {
 	s := scopeOf(o)
