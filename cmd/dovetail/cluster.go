@@ -24,17 +24,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
 
-// clusterFlags say which cluster is looked at, and what the answer counts with.
+// clusterFlags say which cluster is looked at, and what the answer assumes.
 type clusterFlags struct {
 	kube     *kubeFlags
 	existing []string
 	catalog  string
 	config   string
 	patience time.Duration
-	// zones and memoryOverhead are those of offline plans; only 'dovetail plan' has flags for them.
+	// zones and memoryOverhead are the settings of offline plans; only 'dovetail plan' has flags for them.
 	zones          []string
 	memoryOverhead float64
-	// quiet: warnings are notes of what is returned, because the terminal is in use.
+	// quiet: warnings are returned as notes and not printed, because the command draws on the terminal.
 	quiet bool
 	// kept is the reader of the last look, nil if that failed.
 	kept *livecluster.Reader
@@ -91,7 +91,7 @@ type seen struct {
 	notes  []string
 }
 
-// look reads the cluster, or the file in its place. What input names counts in addition.
+// look reads the cluster, or the file in its place, and adds the manifests that input names.
 func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manifest.Options, of ...about) (*seen, error) {
 	snapshot := &livecluster.Snapshot{}
 	installed := ""

@@ -34,8 +34,8 @@ func (k *kubeFlags) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &k.overrides)
 }
 
-// problem returns the error to show for one of loader's. client-go says the same of a file that isn't there as of an empty one, and advises to set a variable
-// that it doesn't read.
+// problem returns the error to show for an error of loader's. client-go says the same of a missing file as of an empty one, and advises to set an
+// environment variable that it doesn't read.
 func (k *kubeFlags) problem(err error) error {
 	if !clientcmd.IsEmptyConfig(err) {
 		return fmt.Errorf("kubeconfig: %w", err)

@@ -251,7 +251,7 @@ func (f *planFlags) print(cmd *cobra.Command, r *offline.Report) error {
 	return r.Table(out, f.output == "wide")
 }
 
-// ofAnyone is the kind of node classes, with which nodes count as managed whichever Dovetail of the cluster has launched them.
+// ofAnyone returns the kind of node classes for which a node counts as managed, whichever Dovetail of the cluster has launched it.
 func ofAnyone() cloudprovider.NodeClassKind {
 	kind := nodeclass.Kind
 	kind.ManagedBy = capacity.Anyone

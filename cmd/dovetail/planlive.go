@@ -91,7 +91,7 @@ func poolsIn(files []string) error {
 	return nil
 }
 
-// withoutOf returns what is gone, with what it costs.
+// withoutOf returns which nodes are left out of the plan, what they cost, and what becomes of their pods.
 func withoutOf(gone *whatif.Gone, price func(map[string]string) (float64, bool)) *offline.Without {
 	out := &offline.Without{Moved: len(gone.Moved)}
 	for _, n := range gone.Nodes {

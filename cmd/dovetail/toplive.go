@@ -15,7 +15,7 @@ import (
 const (
 	// boundEvery is how often the bound is worked out again, which is much more work than the rest.
 	boundEvery = time.Minute
-	// mostOfTime: reading takes one part in so many of the time at most.
+	// mostOfTime: at most one part in mostOfTime of the time is spent on reading the cluster.
 	mostOfTime = 10
 )
 
@@ -41,7 +41,7 @@ type topModel struct {
 	latest  *explain.Overview
 	notes   []string
 	problem error
-	// asked is when the look began that isn't answered yet; zero: none is under way.
+	// asked is when the look began that is still waiting for its answer; zero: none is waiting.
 	asked time.Time
 	// boundAt is when the bound was worked out, top the first line that is shown.
 	boundAt time.Time

@@ -73,7 +73,7 @@ func viewCommand() *cobra.Command {
 	return cmd
 }
 
-// there reports what no later look would find: a file that is missing, a kubeconfig without a cluster.
+// there returns an error if something is missing that has to be there from the start: a file, or a cluster in the kubeconfig.
 func (f *clusterFlags) there() error {
 	for _, file := range f.existing {
 		if _, err := os.Stat(file); err != nil {

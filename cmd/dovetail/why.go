@@ -46,7 +46,7 @@ func whyCommand() *cobra.Command {
 	return cmd
 }
 
-// whyFlags are those of each of the three.
+// whyFlags are the flags of each subcommand: pod, node and nodepool.
 type whyFlags struct {
 	clusterFlags
 	output string
@@ -67,7 +67,7 @@ func (f *whyFlags) check() error {
 	return usageError{fmt.Errorf("-o %s: must be text, json or yaml", f.output)}
 }
 
-// print writes an answer with what it counts with.
+// print writes an answer, and in its notes what it assumes.
 func (f *whyFlags) print(cmd *cobra.Command, a *explain.Answer, notes []string) error {
 	a.Notes = append(a.Notes, notes...)
 	var text []byte

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// keepBuffers builds the controller that reads CapacityBuffers, and connects it to those who keep their capacity.
+// keepBuffers builds the controller that reads CapacityBuffers, and connects it to provisioning.Chunks, which keeps their capacity.
 func (p *parts) keepBuffers(d *dovetail, profiles []profile, admit func(*corev1.Pod)) {
 	ours := append(names(profiles), provisionFor(profiles)...)
 	p.buffers = buffers.New(buffers.Config{Kube: p.client, Store: p.store, Chunks: p.launch.Chunks, Clock: d.clock, Admit: admit, Hold: p.external.Hold,

@@ -31,7 +31,7 @@ func consolidates(cfg *disruption.Config, p *parts, profiles []profile, classes 
 	cfg.Price = (&priceList{read: func() consolidation.Prices { return consolidation.PricesOf(p.store.Pools(p.provider.InstanceTypes), o) }, clock: cfg.Clock}).of
 }
 
-// errUsesClaims keeps nodes whose pods use devices: what the pods' next claims get elsewhere is known only once they run there.
+// errUsesClaims keeps a node whose pods use devices: pods that replace them get new ResourceClaims, and which devices those get elsewhere isn't known.
 var errUsesClaims = errors.New("it uses ResourceClaims, so that consolidation doesn't move it")
 
 // priceList keeps the prices of all offerings for a while: they are asked for node by node. Only one goroutine uses it.

@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/devices"
 )
 
-// knowDevices builds what knows the devices of nodes, if the setting asks for it.
+// knowDevices creates the devices.Source that all profiles share, if the setting asks for it.
 func (d *dovetail) knowDevices(profiles []profile, sched *scheduler.Scheduler) error {
 	if !profiles[0].args.DynamicResources {
 		return nil
@@ -60,8 +60,8 @@ const (
 	allocatedPause = time.Millisecond
 )
 
-// Allocated returns what was allocated last if that changes all the time: the filters decide with what is allocated now, and as if no device were
-// free anywhere, nodes would be bought. The caller doesn't change the state.
+// Allocated returns the allocated devices. If they change during every try, it returns those of the last read that succeeded: an error would look as
+// if no device were free, and nodes would be bought. The filters check the current state anyway. The caller must not change the result.
 func (s draState) Allocated() (state *structured.AllocatedState, err error) {
 	for i := range allocatedTries {
 		if i > 0 {
@@ -88,7 +88,7 @@ func (s draState) Get(name string) (*resourcev1.DeviceClass, error) {
 	return s.manager.DeviceClasses().Get(name)
 }
 
-// watchDevices registers what hears of ResourceSlices and DeviceClasses.
+// watchDevices registers the handlers for ResourceSlices and DeviceClasses.
 func (p *parts) watchDevices(cc *schedulerserverconfig.CompletedConfig) error {
 	of := p.pending.Classes.Devices()
 	if of == nil {
@@ -115,14 +115,14 @@ func (p *parts) watchDevices(cc *schedulerserverconfig.CompletedConfig) error {
 	return nil
 }
 
-// deviceClassChanged hears that a DeviceClass may select other devices than before: of new nodes, and of those that are there.
+// deviceClassChanged is called when a DeviceClass has changed: it may select other devices than before, of new nodes and of existing ones.
 func (p *parts) deviceClassChanged(of *devices.Source) {
 	of.ClassesChanged()
 	p.launch.Nodes.DevicesDeclared()
 	go p.launch.Nodes.DevicesAsked() // counting takes its time
 }
 
-// declareDevices reads what a node class says of its devices.
+// declareDevices reads which devices a node class declares for its nodes.
 func (p *parts) declareDevices(nc status.Object, gone bool) {
 	of := p.pending.Classes.Devices()
 	if of == nil {

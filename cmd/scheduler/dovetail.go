@@ -124,7 +124,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	return nil
 }
 
-// warn logs what the configuration has that works otherwise than one may think.
+// warn logs arguments with an old name, and extenders, which may make Dovetail buy nodes in vain.
 func warn(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, profiles []profile) {
 	logger := klog.FromContext(ctx)
 	for _, p := range profiles {
@@ -165,8 +165,8 @@ func (d *dovetail) lead(ctx context.Context, sched *scheduler.Scheduler, profile
 	d.controllers.Go(func() { p.events.Run(ctx) })
 	d.controllers.Go(func() { p.metrics.lead(ctx) })
 	d.controllers.Go(func() {
-		// The scheduler has waited for its own handlers only. A pod that Pending doesn't know when reservations are restored would
-		// lose its own, and another node would be bought for it.
+		// The scheduler has waited for its own handlers only. A pod that Pending hasn't seen when reservations are restored would lose its
+		// reservation, and another node would be bought for it.
 		if cache.WaitForCacheSync(ctx.Done(), p.synced...) {
 			d.run(ctx, "launcher", endless(p.launch.Launcher.Run))
 		}

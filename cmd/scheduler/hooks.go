@@ -81,7 +81,7 @@ func takeDown(ctx context.Context, pod *corev1.Pod, reservations *reservations.L
 	reservations.Submit(capacity.RefOf(pod), class)
 }
 
-// judge returns what ending a pod costs, and whether the pod protects its node, when a static pool scales down.
+// judge returns what ending a pod costs, and whether the pod protects its node. Static pools choose by this which nodes to end when they scale down.
 func judge(pod *corev1.Pod, now time.Time) (cost float64, protected bool) {
 	if pods.Occupies(pod, now) {
 		cost = pods.Cost(pod)

@@ -59,7 +59,7 @@ type parts struct {
 	synced []cache.InformerSynced
 }
 
-// adapters builds what speaks to the API server and to the cloud.
+// adapters builds the clients of the API server and the cloud.
 func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, profiles []profile) (*parts, error) {
 	client, err := kubernetes.NewForConfig(asOurselves(cc.KubeConfig))
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	return p, nil
 }
 
-// launching builds the controller that launches nodes, with what it is asked by and what it asks.
+// launching builds the controller that launches nodes, with everything that gives it demand and everything that it calls.
 func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler, profiles []profile, p *parts) error {
 	args := profiles[0].args
 	if err := d.knowDevices(profiles, sched); err != nil {
@@ -194,7 +194,7 @@ func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *schedule
 		kind     string
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
-		awaited  bool // before the launcher begins
+		awaited  bool // the launcher waits until the handler has seen all objects
 	}{
 		{"pods", f.Core().V1().Pods().Informer(), p.pending.Handler(), true},
 		{"pods", f.Core().V1().Pods().Informer(), p.spending.Pods(), false},
@@ -213,7 +213,7 @@ func (p *parts) watch(cc *schedulerserverconfig.CompletedConfig, sched *schedule
 	return p.watchDevices(cc)
 }
 
-// connect has the parts hear of each other's changes.
+// connect registers the callbacks by which the parts learn of each other's changes.
 func (p *parts) connect(ctx context.Context) {
 	p.store.OnClaim(p.claimChanged)
 	p.store.OnPool(p.launch.Triggers.Changed)
@@ -251,7 +251,7 @@ func (p *parts) connect(ctx context.Context) {
 	})
 }
 
-// claimChanged hears of NodeClaims.
+// claimChanged is called for each NodeClaim that was added, changed or deleted.
 func (p *parts) claimChanged(c *capacity.Claim, gone bool) {
 	if ordersDedicated(c) {
 		p.provider.OfferDedicated(dedicatedClasses(p.store)) // before the launcher looks for the offerings that the claim can be launched as

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/peers"
 )
 
-// newPeers returns what knows the other Dovetails of the cluster.
+// newPeers returns the Peers that watch for other Dovetails in the cluster.
 func newPeers(kube kubernetes.Interface, c clock.WithTicker, cc *schedulerserverconfig.CompletedConfig, profiles []profile, store *store.Store) *peers.Peers {
 	cfg := peers.Config{Kube: kube, Clock: c, Scope: scopeOf(profiles), Pools: store.PoolLabels}
 	if le := cc.ComponentConfig.LeaderElection; le.LeaderElect {

@@ -10,8 +10,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioningrequest"
 )
 
-// answerRequests builds the controller that answers ProvisioningRequests, and connects it to what books their capacity. Pods of other schedulers can't
-// use booked capacity, so requests for them are refused.
+// answerRequests builds the controller that answers ProvisioningRequests, and connects it to Bookings, which books their capacity. Pods of other
+// schedulers can't use booked capacity, so requests for them are refused.
 func (p *parts) answerRequests(d *dovetail, profiles []profile, admit func(*corev1.Pod)) {
 	ours := names(profiles)
 	p.requests = provisioningrequest.New(provisioningrequest.Config{Kube: p.client, Store: p.store, Bookings: p.launch.Bookings, Clock: d.clock, Admit: admit,
@@ -25,7 +25,7 @@ func (p *parts) answerRequests(d *dovetail, profiles []profile, admit func(*core
 	p.launch.Bookings.OnChange(p.requests.Looked)
 }
 
-// onceBooked returns neededBy as a func that knows nothing before what was booked for ProvisioningRequests is booked again.
+// onceBooked is neededBy, except that nothing is known until this process has booked again what an earlier one had booked for ProvisioningRequests.
 func onceBooked(b *bookings.Bookings, neededBy func(node string) (needed, known bool)) func(node string) (needed, known bool) {
 	return func(node string) (needed, known bool) {
 		needed, known = neededBy(node)

@@ -121,7 +121,7 @@ func namedNodeClass(path string, file *ast.File, report func(token.Pos)) {
 // names are the files that may spell names under dovetail.sh.
 var names = []string{"pkg/objects/names.go", "pkg/objects/renamed.go"}
 
-// ownName finds such a name in a text; the group of our arguments, config.dovetail.sh, is none.
+// ownName finds such a name in a text. config.dovetail.sh, the API group of our arguments, doesn't match.
 var ownName = regexp.MustCompile(`(^|[^.\w-])dovetail\.sh\b`)
 
 // spelledNames reports texts of the product with a name under dovetail.sh in them.
@@ -138,8 +138,8 @@ func spelledNames(path string, file *ast.File, report func(token.Pos)) {
 	})
 }
 
-// private are words that only this project would use for what they stood for; docs/glossary.md has the ones that replace them. Some
-// are words of others, which may use them: exceptions by the start of the path.
+// private are words that only this project would use for what they stood for; docs/glossary.md has the words that replace them. A word that another
+// project uses in its own sense is allowed in some files: exceptions are beginnings of their paths.
 var private = map[string][]string{
 	"athand": nil, "census": nil, "crowd": nil, "departure": nil, "desert": nil, "desk": nil, "doubtful": nil, "film": nil, "forsaken": nil, "heir": nil,
 	"incumbent": nil, "janitor": nil, "landing": nil, "leaver": nil, "lessons": nil, "likeness": nil, "lodger": nil, "motor": nil, "parted": nil, "pulse": nil,

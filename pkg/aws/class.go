@@ -51,7 +51,7 @@ func (r *resolved) reservation(id string) *capacityreservation.Reservation {
 	return &r.reservations[i]
 }
 
-// version returns the version of the class that nodes report for.
+// version returns the name and hash of the class, under which package reported remembers what its nodes report.
 func (r *resolved) version() reported.Class { return reported.Class{Name: r.class.Name, Hash: r.hash} }
 
 // class is a node class and the state of its resolution. Each part of it is looked up again when it is due.
@@ -63,7 +63,7 @@ type class struct {
 
 	mu   sync.Mutex
 	spec *ec2nc.EC2NodeClass // as last set
-	// lookedUp: the images are to be looked up again at once, and it is closed when that is done. nil: nobody has asked for that.
+	// lookedUp, if not nil, asks for a new look-up of the images at once. The channel is closed when that is done.
 	lookedUp chan struct{}
 
 	// recheck: the instance profile is to be looked up again at once.
@@ -122,7 +122,7 @@ func (c *class) imagesAgain() <-chan struct{} {
 	return c.lookedUp
 }
 
-// startRecheck makes what launches have found wrong due in the resolution. finish is to be called when the outcome has been published.
+// startRecheck makes the parts due that launches have found to be out of date: instance profile, images. Call finish once the outcome is published.
 func (c *class) startRecheck(r *resolution) (finish func()) {
 	c.mu.Lock()
 	lookedUp := c.lookedUp

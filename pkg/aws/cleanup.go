@@ -18,8 +18,8 @@ func (p *Provider) removeUnused(ctx context.Context) {
 	}
 }
 
-// tidy removes what isn't needed now. Instance profiles are left alone until all classes are known: the profile of a class that isn't would look
-// unused.
+// tidy removes what isn't needed now. Instance profiles are not touched before all classes are known, because the profile of a class that isn't known
+// yet would look unused.
 func (p *Provider) tidy(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	if err := p.launcher.templates.RemoveUnused(ctx, p.cfg.TidyEvery); err != nil && ctx.Err() == nil {

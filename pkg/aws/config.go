@@ -17,8 +17,8 @@ import (
 type Config struct {
 	Region      string
 	ClusterName string
-	// ManagedBy is the name of this Dovetail, if there are several in the cluster. It is a tag of what is launched; what has another name, or
-	// none, is another one's.
+	// ManagedBy is the name of this Dovetail, if there are several in the cluster. It is a tag of everything that is launched. Resources without
+	// the tag, or with another name, belong to another Dovetail.
 	ManagedBy string
 
 	// These settings tell nodes how to join. ClusterCABundle is base64 as in a kubeconfig, ClusterCIDR the service range.
@@ -27,8 +27,8 @@ type Config struct {
 	ClusterCIDR     string
 	// ClusterDNS is the DNS service's address; empty: the tenth of ClusterCIDR.
 	ClusterDNS string
-	// KubernetesVersion is major.minor ("1.36"), as the API server says; image aliases depend on it. ServerVersion asks the API server again;
-	// nil: it isn't asked again. What EKS says takes precedence.
+	// KubernetesVersion is the API server's version, major.minor ("1.36"); image aliases depend on it. ServerVersion asks the API server again;
+	// nil: it isn't asked again. A version that EKS reports takes precedence.
 	KubernetesVersion string
 	ServerVersion     func(ctx context.Context) (string, error)
 
@@ -55,7 +55,7 @@ type Config struct {
 	Synced func() bool
 	Clock  clock.WithTicker
 
-	// How often each is read again; 0: the default, which stands behind it.
+	// The times between two reads of each part; 0 means the default, which the comment on the field gives.
 	TypesEvery     time.Duration // 12 h
 	OfferingsEvery time.Duration // 5 min
 	PricesEvery    time.Duration // 12 h

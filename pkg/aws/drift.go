@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
-// Drifted compares a node's instance with what its class is resolved to now. It describes the instance only if List doesn't find it, or to be
-// sure that it still is in a capacity reservation which the class doesn't select: EC2 moves instances out of reservations that end.
+// Drifted compares a node's instance with what its class is resolved to now. It asks EC2 about the instance in two cases only: List hasn't returned it,
+// or it seems to be in a capacity reservation that the class doesn't select; EC2 moves instances out of a reservation that ends.
 func (p *Provider) Drifted(ctx context.Context, n cloudprovider.LaunchedNode) (cloudprovider.DriftReason, error) {
 	fail := func(err error) (cloudprovider.DriftReason, error) {
 		return "", fmt.Errorf("comparing instance %s with EC2NodeClass %s: %w", n.InstanceID, n.NodeClass, err)

@@ -118,7 +118,7 @@ func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey,
 		}
 		g := templateKey{image: img.id, maxPods: r.settings.Pods(h), tenancy: o.Tenancy, own: img.own}
 		if g.own.name != "" {
-			g.maxPods = 0 // no template is created that could differ in it
+			g.maxPods = 0 // Dovetail creates no launch template here, so its properties make no difference
 		}
 		if r.family.TellsReserved {
 			g.reserved = bootstrap.KubeletFlag(amountsText(r.settings.KubeReserved(h, g.maxPods)), "=")

@@ -24,7 +24,7 @@ type fleetErrors struct {
 	reservations []string
 	// said are the distinct codes, each with its first message and its count.
 	said []fleetError
-	// stale: a launch template or image is unknown; image: an image is.
+	// stale: EC2 doesn't know a launch template or an image of the request. image: it doesn't know an image.
 	stale, image bool
 	// profile: EC2 does not know the instance profile; subnet: a subnet in the request has no free addresses.
 	profile, subnet bool

@@ -83,8 +83,8 @@ func (l *instances) describeAll(ctx context.Context, ids []string) map[string]ba
 	return out
 }
 
-// FindBatch are the live instances of a launch batch, by id. All of them have the tag under the same name, that of the process that
-// prepared the request, and a filter asks for one name.
+// FindBatch returns the live instances of a launch batch, sorted by id. The tag's name has changed between versions: all instances of a batch have the
+// name that the process used which prepared the request. A filter takes only one name, so the names are tried in turn.
 func (l *instances) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
 	for _, name := range append([]string{objects.TagLaunchBatch}, objects.FormerNames(objects.TagLaunchBatch)...) {
 		found, err := l.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, sdk.Filter("tag:"+name, token), live)
@@ -147,7 +147,7 @@ func (l *instances) describe(ctx context.Context, filters ...ec2types.Filter) ([
 				inst := l.named(instanceOf(&r.Instances[i]))
 				inst.CloudInitialized = l.cluster.Known().EKS()
 				if ip := awssdk.ToString(r.Instances[i].Ipv6Address); ip != "" && l.cluster.Known().IPv6() {
-					inst.InternalIP = ip // its kubelet leaves the addresses of a Node that exists alone, and pods on the host's network have them for life
+					inst.InternalIP = ip // the kubelet doesn't change the addresses of a Node created ahead, and pods on the host's network never change theirs: so it must be right now
 				}
 				if o := r.Instances[i].Operator; o != nil && awssdk.ToBool(o.Managed) {
 					inst.Operator = cmp.Or(awssdk.ToString(o.Principal), "unknown")

@@ -69,7 +69,7 @@ func (l *launcher) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 		"instances", len(res.Instances), "errors", res.Message)
 	if len(res.Instances) > 0 {
 		if c := l.classes.get(w.NodeClass); c != nil && f.image {
-			c.imagesAgain() // those of another architecture were launched
+			c.imagesAgain() // instances with an image of another architecture were launched all the same
 		}
 		return res, nil
 	}
@@ -109,8 +109,8 @@ func (l *launcher) awaitProfile(ctx context.Context, nodeClass string) {
 const imagesPause = 10 * time.Second
 
 // forgetTemplates makes sure that launch templates unknown to EC2 are created again, or looked up again if the user maintains them. If EC2
-// doesn't know an image any more, it waits until the class's images have been looked up again: until then the new templates would name the
-// same one.
+// doesn't know an image any more, it waits until the class's images have been looked up again: templates that are created before that would name
+// the missing image again.
 func (l *launcher) forgetTemplates(ctx context.Context, in *ec2.CreateFleetInput, nodeClass string, image bool) {
 	if c := l.classes.get(nodeClass); c != nil && (image || ownTemplate(c.current()) != "") {
 		defer l.await(ctx, c.imagesAgain())
@@ -133,8 +133,8 @@ func (l *launcher) await(ctx context.Context, lookedUp <-chan struct{}) {
 	}
 }
 
-// batchTag is the name of the launch batch's tag. A request that was recorded under the old name keeps it: EC2 takes another tag for
-// another request, refuses it under the same token, and what the first one launched would be launched again under the next.
+// batchTag returns the name of the launch batch's tag. A request recorded with the tag's old name must be repeated with it: under the same token EC2
+// refuses a request with other tags, and under a new token it would launch the same instances again.
 func batchTag(s *ec2types.TagSpecification) string {
 	for _, name := range objects.FormerNames(objects.TagLaunchBatch) {
 		if slices.ContainsFunc(s.Tags, func(t ec2types.Tag) bool { return awssdk.ToString(t.Key) == name }) {

@@ -41,8 +41,8 @@ func (c *class) nameSeen(f bootstrap.NameForm) bool {
 	return before == nil || *before != f
 }
 
-// form returns how nodes of the class are named, as far as that is known: names that were seen take precedence over the annotation, which would
-// cost the pods of each new node if it were wrong.
+// form returns how nodes of the class are named, as far as that is known. A name that was seen takes precedence over the annotation: if the annotation
+// were wrong, each new node would have a Node object of another name, and the pods bound to that would be lost.
 func (c *class) form(f *bootstrap.Family) bootstrap.NameForm {
 	if seen := c.nodeName.Load(); seen != nil {
 		return *seen

@@ -192,8 +192,8 @@ func nodeSettings(r *resolved) *capacity.NodeSettings {
 	return out
 }
 
-// keptBy returns a function that returns what kubelets on a type keep from pods: what such nodes have reported, or, where user data can't be
-// read, what the nodes of other types let expect.
+// keptBy returns a function that returns what kubelets on a type keep from pods: what such nodes have reported. Where user data can't be read and none
+// has reported, it is computed from what nodes of other types have reported.
 func (n *offered) keptBy() func(*catalog.Hardware, reported.Key) reported.Kept {
 	r := n.from
 	var more reported.Kept
@@ -211,8 +211,8 @@ func (n *offered) keptBy() func(*catalog.Hardware, reported.Key) reported.Kept {
 	}
 }
 
-// smaller returns the images of which some type has turned out to have less memory than is assumed of one that nobody has seen. What doesn't fit
-// on such a node needs another, and with 60 types to choose from the next would be as new, and as small, and so on.
+// smaller returns the images on which some type has shown less memory than was assumed. Types that haven't shown theirs must then count as small, too:
+// otherwise a pod that doesn't fit on the new node is planned on another untried type, which is as small, and so on through dozens of types.
 func (n *offered) smaller() map[string]bool {
 	out := map[string]bool{}
 	for i := range n.from.images {
@@ -232,7 +232,7 @@ func sameOffer(a, b capacity.Offer) bool {
 		a.ReservationID == b.ReservationID && maps.Equal(a.Labels, b.Labels)
 }
 
-// sameAvailability reports whether they are equal in what changes with what can be had from EC2.
+// sameAvailability reports whether two offerings have equal values in the fields that availability sets.
 func sameAvailability(a, b *capacity.Offer) bool {
 	return a.Available == b.Available && a.Unsettled == b.Unsettled && a.Leaving == b.Leaving && a.Remaining == b.Remaining
 }
@@ -262,8 +262,8 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 	return out
 }
 
-// availability returns a function that sets whether an offering is available (its pool has capacity as far as we know, its zone has
-// a subnet with free addresses and isn't shifted away from, its reservation is not full), how long that may last, and how many instances its reservation still takes.
+// availability returns a function that sets three things of an offering: whether it is available (its pool has capacity as far as we know, its zone has
+// a subnet with free addresses and isn't shifted away from, its reservation isn't full), whether that may end soon, and what its reservation has left.
 func (n *offered) availability() func(*capacity.InstanceType, capacity.Offer) capacity.Offer {
 	zones := map[string]bool{}
 	for _, s := range n.from.subnets {
@@ -323,7 +323,7 @@ func offersOf(r *resolved, h *catalog.Hardware, f *catalog.Region, zones map[str
 			price, ok := f.Price(h, zone, way.spot)
 			if !ok {
 				if _, ok = f.Price(h, zone, false); ok {
-					continue // it has a price, but not on this market
+					continue // the type is sold, but not as this capacity type
 				}
 				price = math.Inf(1) // an overlay may set one
 			}

@@ -20,9 +20,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// ownTemplate is the launch template that a class without a selection of images names; empty: it names none. Instances are
-// launched with its latest version as it is: image, user data, instance profile, security groups and volumes are what it says. The class says
-// where, with which tags, and what to count with. Only classes that come of a legacy Provisioner are like that.
+// ownTemplate returns the launch template that a class without a selection of images names; empty: it names none. Instances are launched with the
+// latest version of the template as it is: it determines image, user data, instance profile, security groups and volumes. The class determines the
+// subnets, the tags, and how large nodes are assumed to be. Such classes are derived from a legacy Provisioner.
 func ownTemplate(nc *ec2nc.EC2NodeClass) string {
 	if len(nc.Spec.AMISelectorTerms) > 0 {
 		return ""

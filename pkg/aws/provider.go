@@ -84,7 +84,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 	if cfg.ZonalShift {
 		p.shifts = zonalshift.New(cfg.Clock, c.EKS, c.ARCZonalShift, cfg.ClusterName, func() {
 			p.bump()
-			p.classes.wake() // their statuses tell
+			p.classes.wake() // the status of a class names the zones that traffic is shifted away from
 		})
 	}
 	p.ClusterReader = bootstrap.NewClusterReader(cfg.cluster(), c.EKS, cfg.Clock, func() { p.classes.wake() })

@@ -151,7 +151,7 @@ func (a *account) resolve(ctx context.Context, r *resolution, now time.Time) tim
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			panic(err) // classes.keep is restarted
+			panic(err) // panics.Again in classes.run catches it, and runs classes.keep again
 		}
 	}
 	wait := slices.Min(waits[:])

@@ -31,7 +31,7 @@ func (s *classes) publish(ctx context.Context, c *class, r *resolution) {
 		reservations: r.reserved.Value, reservedKnown: r.reserved.Known, placement: r.placed.Value,
 		unready: unready(r.class, conditions), denied: r.denied,
 	}
-	if ca, known := s.account.cluster.ClusterCA(); known && r.invalid == nil { // Hash ends the process where the alias is malformed
+	if ca, known := s.account.cluster.ClusterCA(); known && r.invalid == nil { // for a class with a malformed alias Hash would end the process
 		res.hash = nodeclass.Kind.Hash(r.class, ca)
 	}
 	stored, changed := c.put(r.class, res)

@@ -48,9 +48,9 @@ func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]b
 	return out
 }
 
-// noneAllowed reports whether the caller seems to lack the permission to terminate any instance of two batches that were refused for want of it:
-// one instance of each, tried alone, is refused as well. In each batch a single instance of another owner may be the cause, and may be the
-// one that is tried; so each time it is another one, and the callers, who try again, terminate the others then.
+// noneAllowed reports whether the caller seems to lack the permission to terminate any instance at all. Both batches were refused as unauthorized.
+// So it tries one instance of each alone. A refused one may be the only one of its batch that belongs to another owner; therefore each call tries
+// another instance, and callers that try again get the others terminated then.
 func (l *instances) noneAllowed(ctx context.Context, batches ...[]string) bool {
 	turn := int(l.turns.Add(1))
 	for _, ids := range batches {

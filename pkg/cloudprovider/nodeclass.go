@@ -44,7 +44,7 @@ type NodeClassKind struct {
 	ManagedBy string
 }
 
-// Label is the label with the name of the class, on NodeClaims and Nodes, and whose they are.
+// Label returns the label that has the class's name on NodeClaims and Nodes, with the name of the Dovetail whose objects count as managed.
 func (k *NodeClassKind) Label() capacity.NodeClassLabel {
 	return capacity.NodeClassLabel{Key: karpv1.NodeClassLabelKey(k.GroupKind()), ManagedBy: k.ManagedBy}
 }

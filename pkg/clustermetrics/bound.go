@@ -71,7 +71,7 @@ func (s *state) bounds(l *list, pools []*capacity.Pool, now time.Time) error {
 //
 // It gives a CPU the price u and a byte of memory the price v, such that no offering is cheaper than what it has is worth at these prices. Then
 // whatever nodes have the requested amounts cost at least what these are worth. For a given u the best v is the least of linear functions of u,
-// so the worth is concave in u, and a ternary search finds the best u. An u that isn't quite the best gives a bound, too.
+// so the worth is concave in u, and a ternary search finds the best u. A u that isn't quite the best gives a bound, too.
 func leastCost(p *capacity.Pool, of demand) float64 {
 	type offering struct{ price, cpu, memory float64 }
 	var offerings []offering

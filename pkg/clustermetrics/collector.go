@@ -43,7 +43,7 @@ type Source struct {
 	Objectless bool
 }
 
-// Serve makes the gauges those of a cluster until ctx ends: of this process's, once it leads.
+// Serve exports the gauges that are computed from s, until ctx ends. Call it when this process leads.
 func Serve(ctx context.Context, s *Source) {
 	state := &state{source: s, since: s.Clock.Now()}
 	registered.current.Store(state)

@@ -142,8 +142,8 @@ func (c *Conditions) handler(k *observedKind) cache.ResourceEventHandler {
 	})}
 }
 
-// afterwards leaves out the objects that existed when the watch began: they aren't new. CapacityBuffers are watched by the leader only, so their
-// list comes when it counts already.
+// afterwards leaves out the objects that exist when the watch begins: they aren't new. This matters for CapacityBuffers, whose watch begins when this
+// process leads and counts already.
 type afterwards struct{ cache.ResourceEventHandler }
 
 // OnAdd implements cache.ResourceEventHandler.

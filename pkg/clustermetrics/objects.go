@@ -21,9 +21,9 @@ import (
 
 var everything = labels.Everything()
 
-// nodeLabels are the labels of series about nodes that are called like a label of the Node without its prefix, with _ instead of -. Of
-// Karpenter's they are those by which one selects nodes; what follows from the instance type alone (its hypervisor, the clock rate of its
-// CPU) is left out.
+// nodeLabels are labels of series about nodes. Each is named like a label of the Node, without the prefix and with _ instead of -. Of Karpenter's
+// they are those by which users select nodes; what follows from the instance type alone (its hypervisor, the clock rate of its CPU)
+// is left out.
 var nodeLabels = []string{"nodepool", "region", "zone", "zone_id", "arch", "os", "capacity_type", "instance_type", "instance_category", "instance_family",
 	"instance_generation", "instance_size", "instance_cpu", "instance_memory", "instance_network_bandwidth", "instance_gpu_name", "instance_gpu_count"}
 
@@ -151,7 +151,7 @@ func node(l *list, n *corev1.Node, on *load, resources resourcePairs, now time.T
 		left.Sub(n.Status.Allocatable[name])
 		rest[name] = left
 	}
-	// DaemonSets without pods there count as zero: sums of requests and daemons' requests would be empty otherwise.
+	// Where there are no pods of DaemonSets, zeros are exported: in PromQL a sum with a missing series would have no result.
 	zero := corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}
 	for _, r := range []struct {
 		of      *gauge

@@ -39,8 +39,8 @@ func init() {
 	}
 }
 
-// justCreated is how old a pod is at most if it was created within the second that its timestamp names: such timestamps are whole seconds,
-// and the time at which the pod was seen is closer to the truth.
+// justCreated: a pod that is at most this old when it is first seen counts as created now. Creation timestamps are whole seconds, so for a pod that was
+// created a moment ago the time at which it was seen is closer to the truth.
 const justCreated = 2 * time.Second
 
 // Pods measures how long pods take to be bound and to be Ready. Only pods that it has seen waiting while this process leads are measured:

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Allocator counts with the allocator of the DynamicResources plugin.
+// Allocator counts how many pods get their devices on a node, with the allocator of the DynamicResources plugin.
 type Allocator struct {
 	features structured.Features
 	classes  structured.DeviceClassLister

@@ -20,13 +20,13 @@ type Free struct {
 	classes string
 }
 
-// taken are the allocated devices of a pool.
+// taken are the allocated devices of a pool of devices (as ResourceSlices name it).
 type taken struct {
 	devices  []structured.DeviceID
 	shared   []structured.SharedDeviceID
 	capacity []structured.DeviceID // of which a part is consumed
 	from     *structured.AllocatedState
-	key      string // says all of it
+	key      string // equal if and only if the same is allocated
 }
 
 type pool struct{ driver, name string }
@@ -44,7 +44,7 @@ func (s *Source) Free() *Free {
 	}
 	f := &Free{source: s, shapes: shapes, classes: s.classVersion()}
 	if state, err := s.state.Allocated(); err == nil {
-		f.taken = byPool(state) // else it is being changed: as if no devices were free
+		f.taken = byPool(state) // an error means that the state is changing; then it counts as if no device were free
 	}
 	s.mu.Lock()
 	f.shared = s.seen.shared
@@ -52,7 +52,7 @@ func (s *Source) Free() *Free {
 	return f
 }
 
-// byPool divides what is allocated.
+// byPool returns what is allocated, by pool of devices.
 func byPool(state *structured.AllocatedState) map[pool]*taken {
 	out := map[pool]*taken{}
 	of := func(id structured.DeviceID) *taken {
@@ -141,7 +141,7 @@ func (f *Free) of(published []*resourcev1.ResourceSlice) []*taken {
 	return out
 }
 
-// key says what is allocated of the pools of these slices.
+// key returns a text that is equal as long as the same is allocated in the pools of these slices.
 func (f *Free) key(published []*resourcev1.ResourceSlice) string {
 	var b strings.Builder
 	for _, t := range f.of(published) {

@@ -33,17 +33,17 @@ type nodeKind struct {
 type observation struct {
 	node  string
 	since time.Time
-	// at is when the node has shown so many devices. If that is in doubt, it is believed for life.
+	// at is when the node has shown so many devices. If that number is in doubt, plans use it for life, counted from at.
 	at   time.Time
 	life time.Duration
 	// better is what another node has shown, if that was more.
 	better *observation
-	told   bool // tend has reported that its life is over
+	told   bool // Tend has reported that its life is over
 	*Template
 }
 
 // Lives of an observation that is in doubt, because it has fewer devices than are declared or than another node has shown: the node may be
-// broken. If the next node shows the same, the doubt is smaller, and the life twice as long. Each end may cost a node in vain.
+// broken. If the next node shows the same, the life doubles. After each life plans expect more devices again, and may buy a node in vain.
 const (
 	doubtLife    = time.Hour
 	maxDoubtLife = 24 * time.Hour
@@ -57,9 +57,9 @@ func (o *observation) believed(declared int, now time.Time) *observation {
 	return o
 }
 
-// learn takes what a node shows for what its kind has, driver by driver, unless a younger node has shown something: what changes on an older
-// node may be a device that has failed. For the same reason fewer devices on the same node are ignored, and a driver that shows none that can be
-// allocated teaches nothing. The caller holds mu.
+// learn records what a node shows as what its kind has, driver by driver, unless a younger node has shown something: a change on an older
+// node may mean that a device has failed. For the same reason nothing is learned if the same node shows fewer devices than before, or if a driver
+// shows none that can be allocated. The caller holds mu.
 func (s *Source) learn(node string) (news bool) {
 	n, ours := s.seen.nodes[node]
 	if !ours {
@@ -93,7 +93,7 @@ func (s *Source) learn(node string) (news bool) {
 	return news
 }
 
-// follow compares the observation with the last one of its kind, and reports whether it takes its place.
+// follow compares the observation with the last one of its kind, and reports whether it replaces that.
 func (o *observation) follow(last *observation) bool {
 	switch {
 	case last == nil:
@@ -101,7 +101,7 @@ func (o *observation) follow(last *observation) bool {
 	case last.node == o.node && (o.usable() < last.usable() || o.hash == last.hash):
 		return false
 	case last.node == o.node && o.usable() == last.usable():
-		o.at, o.life = last.at, last.life // that it is looked at again makes it no newer
+		o.at, o.life = last.at, last.life // the same node with as many devices: this isn't new evidence, so life isn't prolonged
 	case last.hash == o.hash:
 		o.life = min(2*last.life, maxDoubtLife)
 	}
@@ -111,7 +111,7 @@ func (o *observation) follow(last *observation) bool {
 	return true
 }
 
-// doubt compares the observation with one of an older node. If that has more devices, this one may be of a node that is broken.
+// doubt is called with what an older node shows. If that has more devices, the node of this observation may be broken.
 func (o *observation) doubt(older *observation) {
 	if older.usable() > o.usable() && (o.better == nil || older.usable() > o.better.usable()) {
 		o.better = older
@@ -165,8 +165,8 @@ func (s *seen) forgetClass(class string) {
 	maps.DeleteFunc(s.learned, func(k kind, _ map[string]*observation) bool { return k.class == class })
 }
 
-// Tend forgets what is no longer needed, and reports whether nodes of a kind are believed to have other devices than before, because what one has
-// shown is in doubt and has been believed for long enough, or because they couldn't be counted. Call it every now and then.
+// Tend forgets what is no longer needed. It reports whether plans use other numbers of devices than before: the life of an observation in doubt has
+// ended, or a count that was cut off is to be made again. Call it every now and then.
 func (s *Source) Tend() (changed bool) {
 	if s == nil {
 		return false

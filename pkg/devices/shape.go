@@ -20,8 +20,8 @@ import (
 type Shape struct {
 	// Key is the key of capacity.DevicesOf.
 	Key string
-	// Specs are those of the claims, in the order of the pod's claims, without the configuration for the driver: it decides nothing about which devices
-	// are allocated, and may be another one for each pod.
+	// Specs are the specs of the claims, in the order of the pod's claims, without the configuration for the driver: it doesn't influence which devices
+	// are allocated, and may differ from pod to pod.
 	Specs []resourcev1.ResourceClaimSpec
 	// names are the names of the claims in the pod.
 	names []string
@@ -32,8 +32,8 @@ type Shape struct {
 // maxShapes limits how many shapes are known. Plans count each of them on each kind of node.
 const maxShapes = 200
 
-// shapeLife is how long a shape is known after its last use. Where there are too many, those make way that have not been used for two gates'
-// deadlines (SetPatience): the scheduler asks again for a pod whose gate has ended.
+// shapeLife is how long a shape is known after its last use. If there are maxShapes, a new one replaces the oldest that hasn't been used for twice the
+// gate's deadline (SetPatience): no pod waits with that any more, because the scheduler asks again when a pod's gate has opened.
 const shapeLife = 24 * time.Hour
 
 // usualPatience is the default of gateDeadline.
@@ -74,7 +74,7 @@ func (s *Source) Of(pod *corev1.Pod, successor bool) (string, error) {
 	}
 	if len(shape.Specs) == 0 {
 		s.mu.Lock()
-		if s.byPod.get(pod.UID) == nil { // else it has stood for others of its class, and still may
+		if s.byPod.get(pod.UID) == nil { // otherwise it is kept: plans may still use this pod as the example of its class
 			s.byPod.put(pod.UID, shape)
 		}
 		s.mu.Unlock()

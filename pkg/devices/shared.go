@@ -47,8 +47,8 @@ func usedOn(name *string, all *bool, selector *corev1.NodeSelector) func(*corev1
 	return func(*corev1.Node) bool { return false }
 }
 
-// sharedOn returns those slices that matter to a node: all of the pools of which it can use a part, since the rest of a pool decides whether that
-// part may be used. The key says what they are and which of it the node can use; empty: none.
+// sharedOn returns the slices that matter to a node: all slices of each pool of devices of which the node can use a part, because the other slices
+// decide whether that part may be used. The key names the slices and which of their devices the node can use; empty: none.
 func sharedOn(all []*sharedSlice, node *corev1.Node) (out []*resourcev1.ResourceSlice, key string) {
 	if len(all) == 0 {
 		return nil, ""

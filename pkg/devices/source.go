@@ -84,7 +84,7 @@ func New(state State, allocator *Allocator, clock clock.PassiveClock) *Source {
 func (s *Source) OnShape(f func()) { s.onShape = f }
 
 // SetNodeClass reads what a node class declares. If the annotation can't be read, the class declares nothing, and the error says why.
-// changed: another call has said something else.
+// changed reports whether the declaration, or the error, differs from that of the last call.
 func (s *Source) SetNodeClass(name string, annotations map[string]string, gone bool) (changed bool, err error) {
 	var all []Declared
 	if !gone {
@@ -120,7 +120,7 @@ func equal(a, b Declared) bool {
 	return a.Driver == b.Driver && a.Count == b.Count && slices.Equal(a.InstanceTypes, b.InstanceTypes) && x.hash == y.hash
 }
 
-// ClaimChanged hears of NodeClaims: they say of which kind a node is.
+// ClaimChanged is called for each NodeClaim that was added, changed or deleted: claims say of which kind a node is.
 func (s *Source) ClaimChanged(c *capacity.Claim, gone bool) (learned bool) {
 	if s == nil || c.NodeName == "" || c.InstanceType == "" {
 		return false
@@ -128,15 +128,15 @@ func (s *Source) ClaimChanged(c *capacity.Claim, gone bool) (learned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if gone {
-		delete(s.seen.nodes, c.NodeName) // what the node has shown holds for the next one
+		delete(s.seen.nodes, c.NodeName) // what the node has published stays: it tells about the next node of its kind
 		return false
 	}
 	s.seen.nodes[c.NodeName] = nodeKind{kind{c.NodeClass, c.InstanceType, c.ImageID}, c.CreatedAt}
 	return s.learn(c.NodeName)
 }
 
-// SliceChanged hears of ResourceSlices, and returns the node that it is for; empty: many. learned: nodes of a kind are known to have other
-// devices than before.
+// SliceChanged is called for each ResourceSlice that was added, changed or deleted, and returns its node; empty: the slice is for many nodes. learned
+// reports whether nodes of a kind are known to have other devices than before.
 func (s *Source) SliceChanged(slice *resourcev1.ResourceSlice, gone bool) (node string, learned bool) {
 	node = everywhere
 	if slice.Spec.NodeName != nil {
@@ -163,7 +163,7 @@ func (s *Source) SliceChanged(slice *resourcev1.ResourceSlice, gone bool) (node 
 	return node, s.learn(node)
 }
 
-// ClassesChanged hears that DeviceClasses have changed.
+// ClassesChanged is called after DeviceClasses have changed.
 func (s *Source) ClassesChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,8 +219,8 @@ func (s *Source) Idle() bool {
 	return len(s.shapes) == 0
 }
 
-// Supposed returns the ResourceSlices that a hypothetical node will have, except those of drivers that have published theirs: all slices of their pools,
-// with a device that can be allocated. What a driver has published before that is to be left out where these are used.
+// Supposed returns the ResourceSlices that a node will have, except those of drivers that have already published on it: all slices of their pools,
+// with a device that can be allocated. The caller must ignore what the other drivers have published so far: these slices replace it.
 func (s *Source) Supposed(template, node string) []*resourcev1.ResourceSlice {
 	s.mu.Lock()
 	defer s.mu.Unlock()

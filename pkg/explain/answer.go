@@ -17,7 +17,7 @@ type Answer struct {
 	Summary string `json:"summary"`
 	// Sections are details, the most useful first.
 	Sections []Section `json:"sections,omitempty"`
-	// Notes say what the answer counts with.
+	// Notes say what the answer assumes, and what is missing from it.
 	Notes []string `json:"notes,omitempty"`
 }
 

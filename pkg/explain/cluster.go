@@ -45,7 +45,7 @@ func New(set *manifest.Set, settings offline.Settings, prices Prices, now time.T
 // After returns the cluster once what is being launched is up: pods that have a reservation are on their nodes.
 func (c *Cluster) After() *manifest.Set { return c.after }
 
-// Plannable is After without the pods of the cluster for whose scheduler nothing is launched: where they will be isn't known.
+// Plannable is After without the pods that have no node and whose scheduler Dovetail launches nothing for: where these will run isn't known.
 func (c *Cluster) Plannable() *manifest.Set {
 	return c.after.Edit(func(o client.Object) client.Object {
 		if pod, ok := o.(*corev1.Pod); ok && pod.UID != "" && pod.Spec.NodeName == "" && c.foreign(pod) {

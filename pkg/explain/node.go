@@ -79,7 +79,7 @@ func (c *Cluster) Node(name string) (*Answer, error) {
 	return a, nil
 }
 
-// nodeState finds the first of these that applies, in the order in which they count for the node's future.
+// nodeState sets the kind and the summary of the answer: of the kinds that apply, the one that says most about what happens to the node next.
 func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 	if nc == nil {
 		a.Kind, a.Summary = NodeForeign, "has no NodeClaim: neither Dovetail nor Karpenter launched it, and they leave it alone"

@@ -259,7 +259,7 @@ func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
 	if !known || len(counted) == 0 {
 		return nil
 	}
-	// The pods alone: room on other nodes would make the new ones look cheaper.
+	// Only the pods are planned, without existing nodes: free capacity on those would make the new nodes look cheaper.
 	pods := c.after.Edit(func(o client.Object) client.Object {
 		switch o := o.(type) {
 		case *corev1.Node, *karpv1.NodeClaim:
@@ -270,7 +270,7 @@ func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
 			}
 			pod := whatif.Anew(o)
 			if c.foreign(pod) {
-				pod.Spec.SchedulerName = c.Settings.Pools[0].Scheduler // it is on such a node all the same
+				pod.Spec.SchedulerName = c.Settings.Pools[0].Scheduler // it runs on a node that is counted, so it is planned whichever scheduler has placed it
 			}
 			return pod
 		}

@@ -55,7 +55,7 @@ func EncodeAnnotation(key string, v any) (string, error) {
 	return buf.String(), nil
 }
 
-// decodeAnnotation reads what encodeAnnotation wrote. Unknown fields are an error, too: another version or another writer set them,
+// decodeAnnotation reads what EncodeAnnotation wrote. Unknown fields are an error, too: another version or another writer set them,
 // and a launch record that is only half understood must not be acted on.
 func decodeAnnotation(key, value string, into any) error {
 	var r io.Reader = strings.NewReader(value)

@@ -158,7 +158,7 @@ func NodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *Batches) (*karpv1
 	}
 	if c.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] == "true" {
 		for i := range nc.Spec.Requirements {
-			nc.Spec.Requirements[i].MinValues = nil // the offers have fewer values than minValues asks for; which key that concerns no longer matters
+			nc.Spec.Requirements[i].MinValues = nil // minValues is dropped from all keys: the offers have too few values for one of them, and the plan doesn't say for which
 		}
 	}
 	if err := record(nc.Annotations, c, seen); err != nil {
@@ -167,7 +167,7 @@ func NodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *Batches) (*karpv1
 	return nc, nil
 }
 
-// record writes the launch batch, the slots, the largest possible resources and the purchase of c into annotations.
+// record writes the launch batch, the planned pods, the largest possible resources and the purchase of c into annotations.
 func record(annotations map[string]string, c *capacity.Claim, seen *Batches) (err error) {
 	if c.LaunchBatch != nil {
 		if annotations[objects.AnnotationLaunchBatch], err = seen.Encode(c.LaunchBatch); err != nil {
@@ -267,7 +267,7 @@ func customLabels(requirements []karpv1.NodeSelectorRequirementWithMinValues, ch
 
 func wellKnown(key string) bool { return karpv1.WellKnownLabels.Has(capacity.NormalLabel(key)) }
 
-// OwnedByPool reports whether an owner reference names a pool or a Provisioner: then that provisioner has created the claim.
+// OwnedByPool reports whether an owner reference names a NodePool or a Provisioner. Then a provisioner (ours or Karpenter's) created the claim.
 func OwnedByPool(o metav1.OwnerReference) bool {
 	group, _, _ := strings.Cut(o.APIVersion, "/")
 	return group == coreVersion.Group && (o.Kind == NodePools.Kind || o.Kind == Provisioners.Kind)

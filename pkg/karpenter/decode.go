@@ -56,7 +56,7 @@ func Malformed(o client.Object) string { return o.GetAnnotations()[objects.Annot
 // ReasonMalformed is the reason of conditions about objects that can't be read.
 const ReasonMalformed = "Malformed"
 
-// SameIntent reports whether everything derived from a's spec is also right for b.
+// SameIntent reports whether everything derived from a's spec also holds for b: same object, same generation, equally deleted and readable.
 func SameIntent(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && a.GetDeletionTimestamp().IsZero() == b.GetDeletionTimestamp().IsZero() &&
 		Malformed(a) == Malformed(b)

@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 )
 
-// PoolDrift returns why a claim is not what its pool would launch now, as far as the pool alone tells; "": it is. A hash counts before
-// requirements, as in Karpenter. Requirements that can't be read tell nothing: the pool is not used.
+// PoolDrift returns why a claim is not what its pool would launch now, as far as the pool alone tells; "": it is. The hash is compared first,
+// as in Karpenter. If the requirements can't be read, they cause no drift: nothing is launched from such a pool.
 func PoolDrift(np *karpv1.NodePool, nc *karpv1.NodeClaim) cloudprovider.DriftReason {
 	if hashDiffers(np.Annotations, nc.Annotations, karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey) {
 		return cloudprovider.NodePoolDrifted
@@ -27,7 +27,7 @@ func ClassDrift(k *cloudprovider.NodeClassKind, class map[string]string, nc *kar
 	return hashDiffers(class, nc.Annotations, k.HashKey, k.HashVersionKey)
 }
 
-// hashDiffers compares the hashes of an object and a claim. Hashes of different versions, and missing ones, tell nothing.
+// hashDiffers compares the hashes of an object and a claim. It returns false if one is missing, or if their versions differ.
 func hashDiffers(object, claim map[string]string, key, versionKey string) bool {
 	for _, annotations := range []map[string]string{object, claim} {
 		for _, k := range []string{key, versionKey} {

@@ -29,7 +29,7 @@ func (s Stamp) On(annotations map[string]string) bool {
 	return annotations[s.HashKey] == s.Hash && s.Current(annotations)
 }
 
-// Current reports whether an object's annotations contain a hash of the stamp's version, which alone can be compared.
+// Current reports whether an object's annotations have a hash of the stamp's version. Hashes of different versions can't be compared.
 func (s Stamp) Current(annotations map[string]string) bool {
 	return annotations[s.VersionKey] == s.Version
 }

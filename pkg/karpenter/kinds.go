@@ -35,7 +35,7 @@ var (
 	ProvisioningRequests = CustomKind{requestVersion.WithKind("ProvisioningRequest"), "provisioningrequests",
 		func() client.Object { return &provisioningv1.ProvisioningRequest{} }, func() client.ObjectList { return &provisioningv1.ProvisioningRequestList{} }}
 
-	// Provisioners and NodeTemplates are those of its older API.
+	// Provisioners and NodeTemplates are kinds of Karpenter's older API.
 	Provisioners = CustomKind{provisionerVersion.WithKind("Provisioner"), "provisioners",
 		func() client.Object { return &legacy.Provisioner{} }, func() client.ObjectList { return &legacy.ProvisionerList{} }}
 	NodeTemplates = CustomKind{templateVersion.WithKind(templateKind), "awsnodetemplates",

@@ -117,9 +117,9 @@ func WithTypes(pools []*capacity.Pool, kind string, class func(name string) stat
 	return out
 }
 
-// withNodeSettings adds to a pool what the user data of its class gives nodes beside. For a label, the pool's own value or requirement counts,
-// because the kubelet gets it last. A taint that the pool doesn't declare counts as one that an agent takes away if it evicts pods, since
-// that is what agents are waited for with, and else as one that stays.
+// withNodeSettings adds to a pool what its class's user data sets on nodes. A label that the pool sets or requires keeps the pool's value, because
+// the kubelet is given that one last. A NoExecute taint that the pool doesn't declare counts as a startup taint: with this effect
+// agents keep pods off a new node until it is prepared, and then remove the taint. A taint with another effect counts as permanent.
 func withNodeSettings(p *capacity.Pool) {
 	if len(p.Types) == 0 || p.Types[0].Node == nil {
 		return

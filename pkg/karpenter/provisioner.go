@@ -27,8 +27,8 @@ type LegacyCloud interface {
 	// Validate returns an error for each invalid setting that a Provisioner has inline, ValidateTemplate for those of a template.
 	Validate(p *legacy.Provisioner) field.ErrorList
 	ValidateTemplate(t *legacy.AWSNodeTemplate) field.ErrorList
-	// DefaultRequirements returns the requirements that a Provisioner has beside those of Kubernetes' own keys when none of its
-	// requirements or labels has the key.
+	// DefaultRequirements returns the cloud's default requirements for a Provisioner. has contains the keys for which the Provisioner has a
+	// requirement or a label: they get no default.
 	DefaultRequirements(has map[string]bool) []corev1.NodeSelectorRequirement
 	// NodeClass returns a node class of that name with the settings, which are valid, of a Provisioner or of its template. unhonored names
 	// a setting that has no effect, and why that does no harm.

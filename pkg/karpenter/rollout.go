@@ -31,9 +31,9 @@ type RollOut struct {
 	// Canaries are the NodeClaims that were launched to find that out, Launched is when the last of them was.
 	Canaries []string  `json:"canaries,omitempty"`
 	Launched time.Time `json:"launched,omitzero"`
-	// Forgiven: one of them ended without a pod, which didn't count as a failure. The next one does.
+	// Forgiven: one canary ended without having held a pod. This didn't count as a failure, but the next such end does.
 	Forgiven bool `json:"forgiven,omitempty"`
-	// Failed is how many have failed in a row, Why what the last one failed of; no other is launched before Until.
+	// Failed is how many canaries have failed in a row, Why how the last one failed; no other is launched before Until.
 	Failed int       `json:"failed,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
 	Why    string    `json:"why,omitempty"`
@@ -86,8 +86,8 @@ func Template(np *karpv1.NodePool, nc status.Object, k *cloudprovider.NodeClassK
 	return pool, sum(string(nc.GetUID()), fmt.Sprint(nc.GetGeneration()), nc.GetAnnotations()[k.HashKey], canonical(fields.Status)), nil
 }
 
-// canonical returns a text for a value that is the same for the same things in another order. Of what has an id only that counts: its other
-// fields may change all the time.
+// canonical returns a text for a value that doesn't depend on the order of lists. An object with an id is represented by the id alone, because its
+// other fields may change although it is the same.
 func canonical(v any) string {
 	switch v := v.(type) {
 	case map[string]any:

@@ -21,7 +21,7 @@ type Usage struct {
 	pools   map[string]*poolUse
 }
 
-// counted is what one claim counts for.
+// counted is what one claim adds to the sums of its pool. reserved: the claim is not written yet.
 type counted struct {
 	pool     string
 	takes    capacity.Resources

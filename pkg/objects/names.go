@@ -38,8 +38,8 @@ const (
 	// AnnotationRepair on a NodePool is written by its owner and read before its unhealthy nodes are repaired: "off", or tolerations by
 	// condition, each a duration above zero or "off", "Ready=10m, KernelReady=off". Stable.
 	AnnotationRepair = "dovetail.sh/repair"
-	// AnnotationRestartCost on a NodePool, Namespace or Pod is written by its owner and read by consolidation: for how long a pod could run
-	// for what its restart costs, a duration of zero or more, "10m". Stable.
+	// AnnotationRestartCost on a NodePool, Namespace or Pod is written by its owner and read by consolidation: what restarting a pod costs, as the
+	// time for which the pod could run for the same money, a duration of zero or more, "10m". Stable.
 	AnnotationRestartCost = "dovetail.sh/restart-cost"
 	// AnnotationRetry on a NodePool, EC2NodeClass, Provisioner, Deployment, ReplicaSet, StatefulSet or Job is written by its owner and read by the
 	// spending guard: each new value, whatever it says, asks for a probe at once. Stable.
@@ -99,8 +99,8 @@ const (
 	// AnnotationUndeclaredStartupTaints on a NodePool is written and read by the pool status controller: the taints that fresh nodes get
 	// and the pool doesn't declare, []capacity.UndeclaredTaint as JSON. Internal.
 	AnnotationUndeclaredStartupTaints = "dovetail.sh/undeclared-startup-taints"
-	// AnnotationLearned on an EC2NodeClass is written and read by the cloud: the form of its nodes' names and their memory, bytes by image
-	// and instance type, as JSON. Internal.
+	// AnnotationLearned on an EC2NodeClass is written and read by the cloud: the form of its nodes' names, their memory, and what their kubelets
+	// keep from pods, by image and instance type, reported.Record as JSON. Internal.
 	AnnotationLearned = "dovetail.sh/learned"
 	// AnnotationDevices on an EC2NodeClass is written by its author: which devices of dynamic resource allocation its nodes have, by instance
 	// type, as YAML. Stable.
@@ -128,9 +128,9 @@ const (
 // that name no scheduler scheduled by Dovetail. Stable.
 const LabelSchedule = "dovetail.sh/schedule"
 
-// LabelManagedBy on a NodeClaim and its Node is written by a Dovetail with a name: the name. It is written on a NodeClaim by its author, too, if the author wants that Dovetail to launch it. Every Dovetail reads it: objects with
-// another name than its own, or with a name if it has none, are another Dovetail's. On the Lease of its leader election it is written when
-// a replica begins to lead, by a Dovetail without a name with an empty value. Stable.
+// LabelManagedBy on a NodeClaim and its Node is written by a Dovetail with a name: the name. An author of a NodeClaim writes it to have it launched
+// by that Dovetail. Every Dovetail reads it: objects with another name than its own, or with any name if it has none, belong to another Dovetail. A
+// replica that begins to lead writes it on the Lease of its leader election; the value is empty if its Dovetail has no name. Stable.
 const LabelManagedBy = "dovetail.sh/managed-by"
 
 // TagManagedBy on what a launch creates in EC2 (instances, volumes, fleets, launch templates) is written by a Dovetail with a name: the name.

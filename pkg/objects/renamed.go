@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// renamed has the names that the version before wrote on objects and instances, each with the name of today. Objects of that version are
-// read: an old name is understood wherever it is found, never written, and removed with the next write. A row may go when the version
-// before no longer writes it.
+// renamed maps each name that the previous version wrote on objects and instances to its current name. An old name is understood wherever it
+// is found, is never written, and is removed by the next write. An entry may be deleted when the previous version no longer
+// writes the name.
 var renamed = map[string]string{
 	"dovetail.sh/wave":    AnnotationLaunchBatch, // and TagLaunchBatch
 	"dovetail.sh/planned": AnnotationPlannedPods,
 	"dovetail.sh/largest": AnnotationLargestCapacity,
 }
 
-// Renamed is a copy of the table of old names, each with the name of today.
+// Renamed returns a copy of the map from old names to current ones.
 func Renamed() map[string]string { return maps.Clone(renamed) }
 
-// FormerNames are the old names of a name of today, sorted.
+// FormerNames returns the old names of a current name, sorted.
 func FormerNames(name string) []string {
 	var out []string
 	for old, now := range renamed {

@@ -21,15 +21,15 @@ const (
 	eventBacklog    = 5000
 )
 
-// Of events that tell of success, such as Nominated, these are written for each reason; further ones are left out and counted. They would be
-// thousands of requests for a burst of thousands of pods, minutes late, and a user who looks at one pod of many finds enough of them.
+// Events that report a success, such as Nominated, are written at this rate for each reason; further ones are left out and counted. A burst of
+// thousands of pods would cause thousands of requests, minutes late, and a user who looks at a few pods of a burst finds enough events.
 const (
 	successesPerSecond = 5
 	successBurst       = 250
 )
 
 // Recorder writes events about pods at a limited pace, warnings first. Of other events it writes a sample under load (successesPerSecond), and it
-// drops what exceeds the backlog of either. Nothing else says per pod what is left out then: the metric counts it, by reason.
+// drops what exceeds the backlog of either. Which pods the events that were left out are about isn't recorded: a metric counts them, by reason.
 type Recorder struct {
 	recorder events.EventRecorder
 	limit    *rate.Limiter

@@ -41,7 +41,7 @@ func MustRegisterAs(label string, vecs ...Vec) {
 	}
 }
 
-// Keep deletes the series of all other pools. It looks at the existing series and not at those it has seen before: if a slow goroutine
+// Keep deletes the series of all pools but these. It looks at the existing series and not at those it has seen before: if a slow goroutine
 // creates a series after its pool was removed, the next call deletes it.
 func Keep(pools map[string]bool) {
 	mu.Lock()

@@ -68,7 +68,7 @@ type Controller struct {
 	Config
 	changed  chan struct{} // a request has changed, or capacity for one
 	resolved map[types.UID]*resolution
-	// complete: a pass has read all requests that had been told of capacity before.
+	// complete: a pass could read every request whose condition Provisioned was already True when this process began to lead.
 	complete bool
 }
 
@@ -85,7 +85,7 @@ func (c *Controller) Changed() {
 	}
 }
 
-// Looked hears that requests have been looked at. Safe for concurrent use; returns at once.
+// Looked is called by Bookings each time it has tried to book; news: something has changed for a request. Safe for concurrent use; returns at once.
 func (c *Controller) Looked(news bool) {
 	if news {
 		c.Changed()
@@ -126,8 +126,8 @@ func (c *Controller) pause(ctx context.Context) {
 // pass looks at all requests once:
 //
 //  1. Read what they ask for, and see what has become of them since the last pass.
-//  2. Set those that want capacity or have it. What is booked for others ends.
-//  3. Write the conditions. Whoever reads that a booking has ended finds its capacity free.
+//  2. Give Bookings those that want capacity or have it. It ends what is booked for any other request.
+//  3. Write the conditions. When a condition says that a booking has ended, its capacity is already free.
 //
 // It returns when to do so again.
 func (c *Controller) pass(ctx context.Context) time.Duration {
@@ -136,7 +136,7 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 		return step
 	}
 	now, states := c.Clock.Now(), c.Bookings.Report()
-	unread := false // a request that has been told of its capacity
+	unread := false // a request whose condition Provisioned is True can't be read
 	resolved, wanted, next := map[types.UID]*resolution{}, []bookings.Request{}, idle
 	changes := map[*provisioningv1.ProvisioningRequest]*provisioningv1.ProvisioningRequest{}
 	for _, pr := range all {
@@ -178,7 +178,7 @@ func (c *Controller) pass(ctx context.Context) time.Duration {
 	}
 	c.resolved = resolved
 	if unread && !c.complete {
-		return step // a new leader: what is booked for it would count as known, and its nodes could end
+		return step // Set would end what an earlier leader has booked for a request that can't be read now, and its nodes could be disrupted
 	}
 	c.complete = true
 	c.Bookings.Set(wanted)

@@ -42,7 +42,7 @@ func over(pr *provisioningv1.ProvisioningRequest) bool {
 	return false
 }
 
-// bookedUntil returns when the booking of a request that has been told of its capacity ends. It follows from the condition alone, so the next
+// bookedUntil returns when the booking of a request ends whose condition Provisioned is True. It follows from the condition alone, so the next
 // leader ends it at the same time.
 func bookedUntil(pr *provisioningv1.ProvisioningRequest) time.Time {
 	c := apimeta.FindStatusCondition(pr.Status.Conditions, provisioningv1.Provisioned)
@@ -64,7 +64,7 @@ func (r *resolution) answer(pr *provisioningv1.ProvisioningRequest, s bookings.S
 		set(kind, metav1.ConditionTrue, reason, message)
 		keep = false
 	}
-	if r.problem != "" && bookedUntil(pr).IsZero() { // its pods may run by now: what they were made from may be gone
+	if r.problem != "" && bookedUntil(pr).IsZero() { // once capacity was reported, the pods may run and their templates may be gone: then a problem with these doesn't matter
 		end(provisioningv1.Failed, reasonBadPods, fmt.Sprintf("ProvisioningRequest %s/%s: %s", pr.Namespace, pr.Name, r.problem))
 		return out, keep
 	}
@@ -88,7 +88,7 @@ func (r *resolution) answer(pr *provisioningv1.ProvisioningRequest, s bookings.S
 	return out, keep
 }
 
-// looking answers a request that has not been told of capacity.
+// looking answers a request whose condition Provisioned isn't True yet.
 func (r *resolution) looking(s bookings.State, set func(kind string, is metav1.ConditionStatus, reason, message string), end func(kind, reason, message string)) {
 	switch {
 	case s.Phase == bookings.GivenUp:

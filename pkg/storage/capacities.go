@@ -61,7 +61,7 @@ func classOf(o any) ([]string, error) {
 	return []string{o.(*storagev1.CSIStorageCapacity).StorageClassName}, nil
 }
 
-// labelsOf returns node labels of which every node that the capacity is for has at least one; "" stands for any node.
+// labelsOf returns labels (key=value) such that every node that the capacity is for has at least one of them; "" stands for any node.
 func labelsOf(o any) ([]string, error) {
 	topology := o.(*storagev1.CSIStorageCapacity).NodeTopology
 	if topology == nil {
@@ -138,7 +138,7 @@ func (c *Capacities) On(node map[string]string) map[string]int64 {
 	return out
 }
 
-// Following returns the StorageClasses with node-local capacity.
+// Following returns the StorageClasses whose volumes use node-local capacity (Follows).
 func (c *Capacities) Following() []*storagev1.StorageClass {
 	if c == nil || c.classes == nil {
 		return nil

@@ -16,20 +16,20 @@ import (
 const (
 	// boundEvery is how often the bound is worked out again at most.
 	boundEvery = 5 * time.Second
-	// mostOfTime: reading takes one part in so many of the time at most, unless the cluster would not be looked at for longer than longestPause;
-	// so does working out the bound.
+	// mostOfTime: at most one part in mostOfTime of the time is spent on reading the cluster, and on working out the bound. But reading never pauses
+	// for longer than longestPause.
 	mostOfTime   = 10
 	longestPause = 30 * time.Second
-	// A look is given up, so that the page says so, after several times what the longest one has taken, and at least shortestPatience. The first
-	// one may take as long as firstPatience. Each that is given up doubles what the next one may take, to longestPatience, because an API server
-	// that needs longer would never be shown.
+	// A look is given up, so that the page can say so, after patienceFactor times the longest look so far, but not before shortestPatience. The first
+	// look may take firstPatience. Each look that is given up doubles the time that the next one may take, up to longestPatience: otherwise a
+	// cluster whose API server needs that long would never be shown.
 	shortestPatience = 10 * time.Second
 	firstPatience    = 2 * time.Minute
 	longestPatience  = 10 * time.Minute
 	patienceFactor   = 5
 )
 
-// Look reads the cluster. notes say what the numbers count with.
+// Look reads the cluster. notes say what the numbers assume.
 type Look func(context.Context) (c *explain.Cluster, notes []string, err error)
 
 // Feed looks at a cluster again and again and keeps the latest model.
@@ -52,8 +52,8 @@ type Feed struct {
 	changed chan struct{} // closed when latest is replaced
 }
 
-// NewFeed returns a feed that looks every interval, and less often (longestPause) if a look takes longer than a tenth of that. It does nothing
-// until Run.
+// NewFeed returns a feed that looks at the cluster every interval, and less often if looks take longer than a tenth of that (mostOfTime). It does
+// nothing until Run.
 func NewFeed(look Look, interval time.Duration, c clock.Clock) *Feed {
 	return &Feed{look: look, interval: interval, clock: c, process: rand.Text(), planning: make(chan struct{}, 1), changed: make(chan struct{})}
 }

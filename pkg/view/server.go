@@ -32,8 +32,8 @@ type Server struct {
 	mux   *http.ServeMux
 }
 
-// NewServer returns the handler. title is the cluster's name, address the one that is listened on: its host and localhost are the names by
-// which a browser may ask, because a page of elsewhere could let its own name point at this computer.
+// NewServer returns the handler. title is the cluster's name, address the one that is listened on. Requests are answered only if their Host is that
+// address's host or localhost: another site could let its own domain resolve to this computer (DNS rebinding).
 func NewServer(feed *Feed, title, address string) (*Server, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the page isn't served under this name; use the address that 'dovetail view' printed", http.StatusForbidden)
 		return
 	}
-	// Browsers say whether another site asks: plans are work, which a link there must not cause.
+	// Browsers tell whether the request comes from another site. Plans cost CPU, and a link on another site must not cause them.
 	if site := r.Header.Get("Sec-Fetch-Site"); r.URL.Path != "/" && site != "" && site != "same-origin" && site != "none" {
 		http.Error(w, "another site asks", http.StatusForbidden)
 		return

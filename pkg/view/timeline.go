@@ -153,8 +153,8 @@ type twice struct {
 	claims map[string]bool   // the NodeClaims that are there
 	of     map[string]string // the NodeClaim of a Node
 	seen   map[eventOf]bool
-	// gone counts events on NodeClaims that aren't there any more, less those on Nodes that were taken for theirs: the events of both stay for an
-	// hour, but which Node was whose isn't known then.
+	// gone counts events on NodeClaims that don't exist any more, less the events on Nodes that were matched with them. Events stay for an hour, but
+	// which Node a deleted NodeClaim had isn't known; so an event on a Node that says the same at the same time is taken for its copy.
 	gone map[eventText]int
 }
 
@@ -174,7 +174,7 @@ func newTwice(c *explain.Cluster) *twice {
 	return t
 }
 
-// reported reports whether an event says what another has said of the same NodeClaim, and remembers it.
+// reported reports whether the same event about the same NodeClaim was seen before, on the NodeClaim or on its Node, and remembers this one.
 func (t *twice) reported(e *corev1.Event) bool {
 	kind, name, says := e.InvolvedObject.Kind, e.InvolvedObject.Name, eventText{e.Reason, e.Message, eventTime(e).Unix()}
 	if claim, ok := t.of[name]; ok && kind == "Node" {

@@ -51,7 +51,7 @@ func Booked(set *manifest.Set, kind *cloudprovider.NodeClassKind) (after *manife
 			}
 		}
 		for i := range c.Slots {
-			if uid := c.Slots[i].Pod.UID; waiting[uid] { // those of pods that are bound by now are history
+			if uid := c.Slots[i].Pod.UID; waiting[uid] { // pods that are bound by now don't need their reservation
 				bookings[uid], places[uid] = b, place
 			}
 		}

@@ -143,7 +143,7 @@ func (p *podChanges) selectors() {
 				terms[i].MatchExpressions = slices.DeleteFunc(terms[i].MatchExpressions, func(e corev1.NodeSelectorRequirement) bool { return e.Key == key })
 			}
 			empty := func(t corev1.NodeSelectorTerm) bool { return len(t.MatchExpressions) == 0 && len(t.MatchFields) == 0 }
-			if slices.ContainsFunc(terms, empty) { // terms are alternatives: one that asks for nothing leaves nothing to ask for
+			if slices.ContainsFunc(terms, empty) { // terms are alternatives: if one of them matches every node, there is no restriction left
 				s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 			}
 		}, "doesn't ask for %s (spec.affinity.nodeAffinity)", key)

@@ -56,7 +56,7 @@ func Without(set *manifest.Set, names []string) (*manifest.Set, *Gone, error) {
 	return after, gone, nil
 }
 
-// Counts reports whether a pod takes capacity that new nodes would have to have, if its node were gone: it runs, and isn't its node's own.
+// Counts reports whether new nodes would have to have capacity for a pod without its node: not for DaemonSet, static, ended and terminating pods.
 func Counts(pod *corev1.Pod) bool {
 	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return !objects.Ended(pod) && !objects.OfDaemonSet(pod) && !static && pod.DeletionTimestamp == nil

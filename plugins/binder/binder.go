@@ -141,7 +141,7 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	if b.ledger.Knows(pod.UID) {
 		c.pin, wait = b.ledger.Pin(pod.UID)
 	}
-	// Apart looks at each class of the ledger that may conflict, which may be many. For a pod that may only go to the node planned for it the plan has done so.
+	// Apart checks the pod against each class in the ledger that may conflict, possibly many. For a pinned pod its plan has checked that already.
 	if !c.ask.DaemonSet && c.pin == "" {
 		c.ask.Apart = b.ledger.Apart(pod.UID, class, err != nil || class.Priority >= scheduling.SystemCriticalPriority)
 	}
@@ -161,8 +161,8 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 // PreFilterExtensions returns nil: what other pods do on a node changes nothing in the ledger.
 func (b *Binder) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter keeps reserved capacity for the pods that it is reserved for, and a pinned pod on its node (a nominated node name or a batching
-// hint bypasses PreFilter's result).
+// Filter keeps reserved capacity for the pods that it is reserved for. It also keeps a pinned pod on its node, because a nominated node name or a
+// batching hint bypasses PreFilter's result.
 func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	data, err := state.Read(stateKey)
 	if err != nil {

@@ -41,7 +41,7 @@ func NewGate(l Ledger) func(context.Context, runtime.Object, fwk.Handle) (fwk.Pl
 // Name returns the plugin's name.
 func (g *Gate) Name() string { return GateName }
 
-// gated is what PreEnqueue answers where nobody reads more.
+// gated is PreEnqueue's answer where the exact reason would not be logged.
 const gated = "capacity for the pod is being planned or launched"
 
 // PreEnqueue rejects the pod while its gate is closed. The queue calls it under its lock, also for all gated pods at once when it looks again at

@@ -125,7 +125,7 @@ type Inline struct {
 // maxRegistrationTimeout is longer than any instance needs.
 const maxRegistrationTimeout = 24 * time.Hour
 
-// minInitializationTimeout is how long every node may take at least.
+// minInitializationTimeout is the smallest value that InitializationTimeout may have.
 const minInitializationTimeout = 15 * time.Minute
 
 // Values of PreferencePolicy.
@@ -156,7 +156,7 @@ func DecodeArgs(obj runtime.Object) (*Args, error) {
 	return args, nil
 }
 
-// useNewNames moves what is given under an old name to the field of today.
+// useNewNames moves values that are given under an old name to the current field.
 func (a *Args) useNewNames() error {
 	if a.APIVersion == pluginargs.Former {
 		a.APIVersion = pluginargs.GroupVersion

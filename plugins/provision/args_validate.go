@@ -61,8 +61,8 @@ func (a *Args) validateCluster() (errs field.ErrorList) {
 	return errs
 }
 
-// validateName checks what a Dovetail needs that isn't the only one. What belongs to it is marked with its name, and only objects have labels
-// that others can see.
+// validateName checks the fields that depend on Name. Several Dovetails tell their pools apart by labels. Pools and classes in arguments have no labels
+// that other Dovetails could read, so a Dovetail with a name may have none.
 func (a *Args) validateName() (errs field.ErrorList) {
 	if a.Name == "" {
 		return nil

@@ -43,7 +43,7 @@ type Classifier interface {
 	Class(pod *corev1.Pod) (*capacity.Class, error)
 }
 
-// noNode is no node's name, so its status is the one that PreFilter plugins have set for all nodes.
+// noNode isn't the name of a node. For such a name the framework returns the status that a PreFilter plugin has set for all nodes.
 const noNode = ""
 
 // New returns the factory of the plugin. All profiles share the reservations; newClassifier is called once per profile, before informers
@@ -62,8 +62,8 @@ func New(demand Demand, newClassifier func(fwk.Handle) Classifier) func(context.
 func (p *Provision) Name() string { return Name }
 
 // PostFilter submits the pod as demand. Success without a node means: wait, capacity is coming, preemption is not needed. Unschedulable
-// lets the rest of the chain (preemption) try: for DaemonSet pods, which no new node helps, for pods that capacity can't help or is
-// refused to, and for critical pods, which must not wait for an instance.
+// lets the rest of the chain (preemption) try: for DaemonSet pods, which no new node helps, for pods that get no new node or that none
+// would help, and for critical pods, which must not wait for an instance.
 func (p *Provision) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, found fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if objects.OfDaemonSet(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "a new node does not help a DaemonSet's pod")

@@ -17,8 +17,8 @@ var AL2023 = &Family{
 	aliases:     al2023Images, userData: nodeadm, nodeName: nodeadmName, ownKubelet: ownAL2023,
 }
 
-// LabelNVIDIA is the label that nodeadm has kubelets set on instances with NVIDIA GPUs, and that NVIDIA's device plugin selects. A
-// kubelet that finds its Node sets no labels: without this one the plugin would never run there, and the GPUs would not appear.
+// LabelNVIDIA is the label that nodeadm has kubelets set on instances with NVIDIA GPUs, and that NVIDIA's device plugin selects. A kubelet
+// sets no labels on a Node object that exists already. So Dovetail sets this one; otherwise the plugin would not run and no GPU would appear.
 const LabelNVIDIA = "nvidia.com/gpu.present"
 
 // al2023Images follows docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html.
@@ -66,7 +66,7 @@ type nodeInstance struct {
 	} `json:"localStorage"`
 }
 
-// nodeadm returns a multi-part document of the user's parts and, last, because later ones win, the node's configuration.
+// nodeadm returns a multi-part document: first the user's parts, then the node's configuration, because nodeadm lets later parts win.
 func nodeadm(spec *ec2nc.EC2NodeClassSpec, j *Cluster, b Node, own string) (string, error) {
 	c := NodeConfig{APIVersion: "node.eks.aws/v1alpha1", Kind: "NodeConfig"}
 	c.Spec.Cluster.Name, c.Spec.Cluster.APIServerEndpoint = b.Cluster, j.endpoint
@@ -110,7 +110,7 @@ func kubeletConfig(k *ec2nc.KubeletConfiguration, b Node) (map[string]any, error
 	return out, nil
 }
 
-// nodeadmName returns NameID if a NodeConfig in the user data enables nodeadm's feature that names nodes so.
+// nodeadmName returns NameID if a NodeConfig in the user data enables the feature of nodeadm that names nodes by their instance id.
 func nodeadmName(own string) NameForm {
 	parts, err := ownParts(own)
 	if err != nil {

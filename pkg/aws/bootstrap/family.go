@@ -38,7 +38,7 @@ type Family struct {
 	userData func(spec *ec2nc.EC2NodeClassSpec, j *Cluster, b Node, own string) (string, error)
 	// nodeName returns how nodes are named, which the class's user data may determine.
 	nodeName func(own string) NameForm
-	// ownKubelet returns what the class's user data sets of the kubelet; nil: nothing can be set.
+	// ownKubelet returns the kubelet settings in the class's user data; nil: those of this family are not read.
 	ownKubelet func(own string) (*Kubelet, error)
 	// Unused names the fields of a class that have no effect on nodes of the family, with the reason; nil: all have one.
 	Unused func(spec *ec2nc.EC2NodeClassSpec) []string

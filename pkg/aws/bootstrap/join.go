@@ -26,8 +26,8 @@ type Cluster struct {
 	Err error
 }
 
-// ClusterConfig is what the user has configured of the cluster, which always takes precedence over EKS's data, and what the API server
-// says of its version, which doesn't: while a control plane is being upgraded, its API servers differ.
+// ClusterConfig is what the user has configured, and the version that the API server reports. What the user has configured takes precedence
+// over EKS's data. EKS's version takes precedence over the API server's: during an upgrade of the control plane its API servers differ.
 type ClusterConfig struct {
 	Name                          string
 	Endpoint, CABundle, CIDR, DNS string
@@ -51,7 +51,7 @@ func (c *ClusterConfig) cluster() *Cluster {
 	return j
 }
 
-// tenth returns the address that EKS and most others give to the cluster's DNS service.
+// tenth returns the tenth address of the service range, which EKS and most others give to the cluster's DNS service.
 func tenth(cidr string) string {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
@@ -73,7 +73,7 @@ func (j *Cluster) IPv6() bool {
 // EKS reports whether EKS has answered that the cluster is one of its own. EKS runs a cloud controller manager.
 func (j *Cluster) EKS() bool { return j.eks }
 
-// ClusterReader reads from EKS what is not configured of how nodes join the cluster.
+// ClusterReader reads from EKS the part of Cluster that the user has not configured.
 type ClusterReader struct {
 	cfg     ClusterConfig
 	api     sdk.EKS // nil: everything has to be configured
@@ -96,7 +96,7 @@ func NewClusterReader(cfg ClusterConfig, api sdk.EKS, c clock.WithTicker, change
 // Known returns what is known now.
 func (r *ClusterReader) Known() *Cluster { return r.now.Load() }
 
-// Ready returns an error that names what is missing of the data for user data.
+// Ready returns an error that names the data which user data needs and which is missing.
 func (r *ClusterReader) Ready() error {
 	j := r.now.Load()
 	missing := ""
@@ -190,7 +190,7 @@ func (r *ClusterReader) configured() *Cluster {
 	return cfg.cluster()
 }
 
-// undecided is how long after an API server has said another version it is asked again.
+// undecided is the pause before the API server is asked again, after it has reported a version that doesn't count yet (serverVersion).
 const undecided = time.Minute
 
 // askServer asks the API server for its version, and returns when to ask again.

@@ -64,8 +64,8 @@ func NameFormOf(spec *ec2nc.EC2NodeClassSpec, annotation string, f *Family) Name
 	return f.nodeName(ownUserData(spec))
 }
 
-// NameFormSeen returns the form of a node's name, given the instance id and the address that the node reports. In an IPv6 cluster that is not
-// the address in the name: EC2 takes the private IPv4 address for it, so any IPv4 address in the name counts there.
+// NameFormSeen returns the form of a node's name, given the instance id and the address that the node reports. In an IPv6 cluster the node reports
+// its IPv6 address, but EC2 builds the name from the private IPv4 address. So any IPv4 address in the name counts there.
 func NameFormSeen(name, instanceID, internalIP string) NameForm {
 	first, rest, dotted := strings.Cut(name, ".")
 	inName, named := strings.CutPrefix(first, "ip-")

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kubelet is what a class's own user data sets of the kubelet, as far as it can be read.
+// Kubelet holds the kubelet settings that a class's own user data contains, as far as they can be read.
 type Kubelet struct {
 	// Labels and Taints are those that the kubelet would give a Node that it creates.
 	Labels map[string]string
@@ -32,7 +32,7 @@ type Kubelet struct {
 	Script bool
 }
 
-// OwnKubelet reads the class's user data. The error says what no node could start with.
+// OwnKubelet reads the kubelet settings in the class's user data. It returns an error for settings with which no node could register.
 func (f *Family) OwnKubelet(spec *ec2nc.EC2NodeClassSpec) (*Kubelet, error) {
 	own := ownUserData(spec)
 	if strings.TrimSpace(own) == "" || f.ownKubelet == nil {
@@ -49,8 +49,8 @@ func (f *Family) OwnKubelet(spec *ec2nc.EC2NodeClassSpec) (*Kubelet, error) {
 	return k, nil
 }
 
-// passing reports whether Kubernetes or Dovetail takes the taint away by itself: Karpenter's documents have custom images register with
-// karpenter.sh/unregistered.
+// passing reports whether Kubernetes or Dovetail removes the taint by itself. Karpenter's documentation tells users of custom images to register
+// with karpenter.sh/unregistered, which is such a taint.
 func passing(t corev1.Taint) bool {
 	domain, _, _ := strings.Cut(t.Key, "/")
 	return domain == "karpenter.sh" || domain == "node.kubernetes.io" || domain == "node.cloudprovider.kubernetes.io"
@@ -100,14 +100,14 @@ func ownNodeadm(own string) (*Kubelet, error) {
 	return k, nil
 }
 
-// ownAL2023 is ownNodeadm for nodes whose last NodeConfig is ours.
+// ownAL2023 is ownNodeadm for nodes whose last NodeConfig comes from Dovetail and sets the node's taints.
 func ownAL2023(own string) (*Kubelet, error) {
 	k, err := ownNodeadm(own)
 	if err != nil {
 		return nil, err
 	}
 	if len(k.Taints) > 0 && !slices.ContainsFunc(k.Taints, func(t corev1.Taint) bool { return t.Key == Unregistered.Key }) {
-		// The flag replaces those in the kubelet's file, with the one that keeps pods of other schedulers off until the node has registered.
+		// The flag replaces the taints of our NodeConfig, among them the one that keeps pods of other schedulers off until the node has registered.
 		return nil, errors.New("flag --register-with-taints of the kubelet: no node could register with it; taints belong into the NodePool's spec.template.spec.taints or startupTaints")
 	}
 	return k, nil
@@ -176,8 +176,8 @@ func ownBottlerocket(own string) (*Kubelet, error) {
 	return k, nil
 }
 
-// ownCustom reads what a custom image starts with: nodeadm's or Bottlerocket's format, as images that are made from theirs have it, or else a
-// script, of which the kubelet's flags are read if they are written out.
+// ownCustom reads the user data of a custom image. It may have nodeadm's or Bottlerocket's format, because the image is derived from one of theirs.
+// Anything else counts as a script, of which those kubelet flags are read that have literal values.
 func ownCustom(own string) (*Kubelet, error) {
 	parts, err := ownParts(own)
 	if err != nil {
@@ -208,8 +208,8 @@ func ownCustom(own string) (*Kubelet, error) {
 	return k, nil
 }
 
-// written applies a flag of a script unless the script only makes its value when it runs: with a variable, a command or a template. What the
-// kubelet really gets is then known when it has registered.
+// written applies a flag of a script if its value is literal. A variable, a command or a template gives it a value only when the script runs: what
+// the kubelet really gets is then known when it has registered.
 func (k *Kubelet) written(flag string) {
 	var one Kubelet
 	if strings.ContainsAny(flag, "$`{") || strings.HasSuffix(flag, "=") || one.flags([]string{flag}) != nil || one.valid() != nil || !one.amounts() {
@@ -218,7 +218,7 @@ func (k *Kubelet) written(flag string) {
 	_ = k.flags([]string{flag}) // it has just been read
 }
 
-// amounts reports whether all reservations and thresholds are amounts.
+// amounts reports whether all reservations and eviction thresholds are valid quantities or percentages.
 func (k *Kubelet) amounts() bool {
 	for _, m := range []map[string]string{k.KubeReserved, k.SystemReserved, k.EvictionHard} {
 		for _, v := range m {
@@ -234,7 +234,7 @@ func (k *Kubelet) amounts() bool {
 	return true
 }
 
-// comment matches a line of a script that is none, writtenFlag a flag of the kubelet with its value.
+// comment matches a line that is a comment of a script; writtenFlag matches a kubelet flag with its value.
 var comment = regexp.MustCompile(`(?m)^\s*#.*$`)
 
 var writtenFlag = regexp.MustCompile(`--(node-labels|register-with-taints|kube-reserved|system-reserved|eviction-hard|max-pods)[= ]("[^"\n]*"|'[^'\n]*'|[^\s"'\\]+)`)
@@ -258,7 +258,7 @@ func maxPodsOf(parts []mimePart) (out *int32) {
 	return out
 }
 
-// flags applies flags of the kubelet over its configuration file. One that is a map or a list replaces the file's; of labels all count.
+// flags applies kubelet flags on top of the configuration file. A map or list in a flag replaces the file's; only the labels of several flags add up.
 func (k *Kubelet) flags(flags []string) error {
 	for _, flag := range flags {
 		name, value, ok := strings.Cut(strings.TrimLeft(flag, "-"), "=")

@@ -22,8 +22,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 )
 
-// blockClosing is how long before its end a block gets no more instances. This is earlier than the replacement of its nodes
-// begins, because otherwise they would be replaced by nodes of the same block.
+// blockClosing is the time before a capacity block's end from which nothing is launched into the block. It begins before the block's nodes are
+// replaced, because otherwise nodes of the same block would replace them.
 const blockClosing = time.Hour
 
 // Reservation is an EC2 capacity reservation.

@@ -61,7 +61,7 @@ func parts() []string {
 	return all
 }
 
-// calls are those to AWS that the parts are read with.
+// calls are the AWS clients with which the parts are read.
 type calls struct {
 	hardware sdk.HardwareAPI
 	pricing  sdk.Pricing
@@ -172,7 +172,7 @@ func (k *Cache) update(set func(*Region)) bool {
 	return true
 }
 
-// settle ends the wait for prices.
+// settle stops waiting for prices once pricePatience has passed since the start.
 func (k *Cache) settle(ctx context.Context) {
 	if !sdk.Sleep(ctx, k.clock, pricePatience) {
 		return

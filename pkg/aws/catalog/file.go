@@ -114,7 +114,7 @@ func Read(r io.Reader) (*File, error) {
 	return f, nil
 }
 
-// Write writes the form that ReadCatalogFile reads, with one type per line, so that files can be compared.
+// Write writes the form that Read reads, with one type per line, so that files can be compared.
 func (f *File) Write(w io.Writer) error {
 	meta, err := json.Marshal(f.Meta)
 	if err != nil {

@@ -27,7 +27,7 @@ type priceSource struct {
 	read  func(ctx context.Context, c calls, region string, now time.Time) (Prices, error)
 }
 
-// priceSources has each of them. If several know a price, the first one's holds.
+// priceSources are all price sources. If several know a price, that of the first in this order counts.
 var priceSources = []priceSource{onDemand, spot}
 
 // setPrices replaces the prices of a source in a copy of the map: other Regions share the old one.

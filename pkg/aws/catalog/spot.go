@@ -17,7 +17,7 @@ func readSpot(ctx context.Context, c calls, _ string, now time.Time) (Prices, er
 	out := Prices{}
 	newest := map[Pool]time.Time{}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(c.hardware, &ec2.DescribeSpotPriceHistoryInput{
-		// From now on: for each pool EC2 returns the price in force.
+		// With a start time of now, EC2 returns one price for each pool: the one in force.
 		StartTime:           awssdk.Time(now),
 		ProductDescriptions: []string{"Linux/UNIX", "Linux/UNIX (Amazon VPC)"},
 		MaxResults:          awssdk.Int32(1000),

@@ -20,8 +20,8 @@ const (
 	PlacementGroupDrift      cloudprovider.DriftReason = "PlacementGroupDrift"
 )
 
-// Class is what a node class is resolved to, for one instance type. What is not known yet must not look like nothing: Of returns an error
-// then.
+// Class is what a node class is resolved to, for one instance type. A part that isn't known yet must not count as empty: Of returns an error
+// as long as it needs such a part.
 type Class struct {
 	// Images are known if there are any; Image is the one that the type is launched with, empty: no image fits the type.
 	Images int
@@ -78,9 +78,9 @@ func sameSet(a, b []string) bool {
 	return !slices.ContainsFunc(a, in(b)) && !slices.ContainsFunc(b, in(a))
 }
 
-// TypeSold returns an error if the region's types aren't known, and otherwise the hardware of an instance type; nil: the region doesn't
-// have it in the zone, or doesn't sell it by the capacity type. Whether there is capacity doesn't matter. What is reserved has been sold: some
-// types can be had only in capacity blocks, neither on demand nor as spot instances. That the reservation is over is CapacityReservationDrift.
+// TypeSold returns the hardware of an instance type; nil if the region doesn't have the type or the zone, or doesn't sell the type by the labels'
+// capacity type. Whether there is capacity now doesn't matter. Capacity type reserved always counts as sold, because some types are sold only in
+// capacity blocks; CapacityReservationDrift tells when a reservation has ended. The error means that the region's types aren't known.
 func TypeSold(r *catalog.Region, labels map[string]string, name, zone string) (*catalog.Hardware, error) {
 	if r.Types == nil || r.Zones == nil {
 		return nil, errors.New("the region's instance types are not known")

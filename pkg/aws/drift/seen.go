@@ -8,7 +8,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// Instance is what of an instance may drift.
+// Instance holds the properties of an instance that drift compares with the class.
 type Instance struct {
 	Subnet, Reservation, Image string
 	Groups                     []string
@@ -37,7 +37,7 @@ func (s *Seen) Note(i *ec2types.Instance, reservation string, ended bool) {
 	s.byID[awssdk.ToString(i.InstanceId)] = now
 }
 
-// Keep forgets all instances but those with the ids, which are all there are.
+// Keep forgets all instances whose ids are not in the map, which must name every instance that exists.
 func (s *Seen) Keep(ids map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Seen) Keep(ids map[string]bool) {
 	maps.DeleteFunc(s.byID, func(id string, _ *Instance) bool { return !ids[id] })
 }
 
-// Get returns what was last seen of an instance, which must not be changed; nil: nothing was, although (listed) all instances were.
+// Get returns what was last seen of an instance, or nil if it was never seen; the caller must not change it. listed reports whether Keep was called.
 func (s *Seen) Get(id string) (i *Instance, listed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

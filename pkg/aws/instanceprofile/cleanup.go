@@ -33,7 +33,7 @@ func (l *Profiles) RemoveUnused(ctx context.Context, needed map[string]bool, inU
 			}
 		}
 	}
-	var errs []error // a profile that can't be deleted keeps no other
+	var errs []error // one profile that can't be deleted doesn't prevent the deletion of the others
 	for _, v := range orphans {
 		used, err := inUse(ctx, awssdk.ToString(v.Arn))
 		if err != nil {

@@ -76,8 +76,8 @@ func (p *Poller) Poll(ctx context.Context) {
 	}
 }
 
-// ask asks for the instances that fail a check, and for those with scheduled events. EC2 joins filters by and, so that takes three questions.
-// The status of attached volumes doesn't count: they may be volumes of pods.
+// ask asks for the instances that fail a check, and for those with scheduled events. EC2 returns what matches all filters of a call, so that takes
+// three calls. The status of attached volumes doesn't count: they may be volumes of pods.
 func (p *Poller) ask(ctx context.Context) error {
 	known, impaired := map[string]cloudprovider.Impairment{}, string(ec2types.SummaryStatusImpaired)
 	for _, check := range []struct {
@@ -122,7 +122,7 @@ func (p *Poller) list(ctx context.Context, filter string, values ...string) (out
 	return out, nil
 }
 
-// failedSince returns since when a check fails. EC2 doesn't say so of every check that it calls impaired: such a one doesn't count.
+// failedSince returns since when a check fails. EC2 may call a check impaired without naming a time: then the check doesn't count as failed.
 func failedSince(s *ec2types.InstanceStatusSummary) (since time.Time, failed bool) {
 	if s == nil {
 		return time.Time{}, false

@@ -119,7 +119,7 @@ func (c *Confirmer) take() bool {
 	return true
 }
 
-// answers are what EC2 says about the instances of some messages. What it wasn't asked, or didn't answer, isn't known.
+// answers are what EC2 says about the instances of some messages. known and events tell which questions EC2 has answered.
 type answers struct {
 	owner            ownership.Owner
 	instances        map[string]*ec2types.Instance
@@ -256,7 +256,7 @@ func (a *answers) judge(x capacity.Interruption) outcome {
 	return denied
 }
 
-// unasked is what comes of a message while EC2 doesn't answer: what must be drained before it ends is, the rest can wait.
+// unasked judges a message while EC2 doesn't answer. An interruption ends the instance in minutes, so it is believed. Other messages wait.
 func (a *answers) unasked(x capacity.Interruption) outcome {
 	if x.Kind == capacity.SpotInterrupted || x.Kind == capacity.ReservationInterrupted {
 		return unconfirmed

@@ -30,7 +30,7 @@ type event struct {
 	}
 }
 
-// interruptionsOf returns the interruptions that a message of the queue announces. None without an error: it is about something else.
+// interruptionsOf returns the interruptions that a message of the queue announces. It returns none and no error for other messages.
 func interruptionsOf(body string) ([]capacity.Interruption, error) {
 	var e event
 	if err := json.Unmarshal([]byte(body), &e); err != nil {

@@ -34,7 +34,7 @@ type Queue struct {
 	clock clock.Clock
 	// confirmer asks EC2 whether messages are true.
 	confirmer *Confirmer
-	// hold returns why no message may be taken from the queue at the moment; empty if one may.
+	// hold returns why no message may be taken from the queue at the moment, or nil if one may.
 	hold func() error
 
 	onInterruption func(context.Context, []capacity.Interruption) []error
@@ -90,7 +90,7 @@ func (q *Queue) url(ctx context.Context) (string, error) {
 	return awssdk.ToString(out.QueueUrl), nil
 }
 
-// hear receives the messages on the queue, or waits for some, has those handled that EC2 confirms, and deletes those that were handled. It
+// hear receives the messages on the queue, or waits for some. It hands those that EC2 confirms to onInterruption, and deletes what was handled. It
 // also deletes messages that can't be understood, which would be delivered again and again.
 func (q *Queue) hear(ctx context.Context, url string) error {
 	out, err := q.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
@@ -125,7 +125,7 @@ func (q *Queue) hear(ctx context.Context, url string) error {
 	return q.forget(ctx, url, out.Messages, seen)
 }
 
-// handle has interruptions handled that EC2 confirms, and calls again for each that must be received once more.
+// handle gives onInterruption the interruptions that EC2 confirms, and calls again for each message that must be received once more.
 func (q *Queue) handle(ctx context.Context, heard []capacity.Interruption, times []int, again func(i int, err error)) {
 	if len(heard) == 0 {
 		return

@@ -40,7 +40,7 @@ func (t *Templates) RemoveUnused(ctx context.Context, idleFor time.Duration) err
 			}
 		}
 	}
-	var errs []error // a template that can't be deleted keeps no other
+	var errs []error // one template that can't be deleted doesn't prevent the deletion of the others
 	for _, name := range idle {
 		err := t.remove(name, now.Add(-idleFor), func() error {
 			_, err := t.api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: &name})

@@ -34,8 +34,8 @@ type Settings struct {
 	kubeReserved, systemReserved capacity.Resources
 	evictMemory, evictStorage    threshold
 
-	// Own is what the class's own user data sets. reservedPods is how many pods nodeadm reserves memory for because of it; 0: as
-	// usual, unknownPods: it computes them.
+	// Own is what the class's own user data sets. reservedPods is the number of pods for which nodeadm reserves memory because of it; 0: the usual
+	// number, unknownPods: an expression that only the instance can evaluate.
 	Own          *bootstrap.Kubelet
 	reservedPods int64
 
@@ -229,11 +229,11 @@ func (s *Settings) WithRootVolume(bytes int64) *Settings {
 	return &other
 }
 
-// leastMemory: hypervisor and kernel leave more than three quarters of the type's memory to the kubelet, a fifth goes on the smallest types.
-// A node that reports less is broken, or lies: it must not make the type useless for all others of its class.
+// leastMemory is the least share of a type's memory that counts as reported. Hypervisor and kernel take up to a fifth on the smallest types. A node
+// that reports less than this share is broken or lies, and must not make the type useless for all others of its class.
 const leastMemory = 0.75
 
-// memoryMargin is for the next host, on which a few pages less may be left: a node that is full to the last page would reject a pod.
+// memoryMargin is subtracted from reported memory: the next host may leave a few pages less, and a node planned full would then reject a pod.
 const memoryMargin = 16 * mi
 
 // Size returns what a node of the type will report: capacity, allocatable, and the volumes it can attach per CSI driver. memory is the
@@ -256,7 +256,7 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64, kept reported.Kept) (
 			capac[name] = n
 		}
 	}
-	// Huge pages are a part of what the kubelet keeps of the memory. Where a NodeOverlay promises them, too, it counts them once.
+	// Huge pages are part of the memory that the kubelet keeps from other pods. A NodeOverlay's amount replaces this one: the memory counts once.
 	for name, bytes := range map[corev1.ResourceName]int64{reported.HugePages2Mi: kept.HugePages2Mi, reported.HugePages1Gi: kept.HugePages1Gi} {
 		if bytes = min(bytes, kept.Memory, int64(mostKept*float64(capac[corev1.ResourceMemory]))); bytes > 0 {
 			capac[name] = bytes
@@ -282,12 +282,12 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64, kept reported.Kept) (
 	return capac, alloc, map[string]int64{ebsDriver: s.attachable(h)}
 }
 
-// mostOverhead is the largest share of its memory that firmware and kernel of an instance are taken to keep, until it has shown it. EC2 publishes no
-// such number.
+// mostOverhead is the largest share of its memory that an instance's firmware and kernel are assumed to keep, until a node of its type has shown the
+// real number. EC2 publishes none.
 const mostOverhead = 0.125
 
-// Certain returns how many bytes of the memory for pods that Size returns a node has in any case; 0: all of it, because such a node has shown its
-// memory or Overhead is large enough.
+// Certain returns how much of the allocatable memory that Size returns every node of the type has, in bytes. 0 means all of it: either such a node has
+// shown its memory, or Overhead is large enough.
 func (s *Settings) Certain(h *catalog.Hardware, memory int64, kept reported.Kept) int64 {
 	if memory > 0 || s.Overhead >= mostOverhead {
 		return 0
@@ -296,7 +296,7 @@ func (s *Settings) Certain(h *catalog.Hardware, memory int64, kept reported.Kept
 	return max(1, alloc[corev1.ResourceMemory])
 }
 
-// Least returns the memory, as Size takes it, that an instance of the type shows at least.
+// Least returns the least memory that a node of the type is expected to report, as Size takes it (Size subtracts memoryMargin).
 func (s *Settings) Least(h *catalog.Hardware) int64 {
 	return int64((1-max(mostOverhead, s.Overhead))*float64(h.MemoryMiB*mi)) + memoryMargin
 }
@@ -306,8 +306,8 @@ func (s *Settings) Smaller(h *catalog.Hardware, memory int64) bool {
 	return memory > 0 && memory < s.memory(h)
 }
 
-// mostKept is the share of a node's CPU, memory and number of pods that counts as kept from pods because kubelets report it. One that keeps more is broken,
-// or lies: it must not make the type useless for all others of its class.
+// mostKept is the largest share of a node's CPU, memory, disk and number of pods that counts as kept from pods. A kubelet that reports more is broken
+// or lies, and must not make the type useless for all others of its class.
 const mostKept = 0.75
 
 // keep makes what kubelets have kept from pods count: in addition to what is computed, or instead of it where a script starts them.

@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Owner says whose resources of the account are: those of a cluster and, if there are several Dovetails in it, of one of them. Their tags
-// say so.
+// Owner tells by their tags which resources of the account belong to a cluster or, if several Dovetails run in the cluster, to one of
+// them.
 type Owner struct {
 	// Cluster is the name of the cluster.
 	Cluster string
@@ -42,7 +42,7 @@ func (o Owner) Marked(tags []ec2types.Tag, key string) bool {
 // removed: its claims are not known here.
 func (o Owner) Own(tags map[string]string) bool { return tags[objects.TagManagedBy] == o.ManagedBy }
 
-// Tags returns those that say whose a thing is. The class's own tags are among them.
+// Tags returns the class's own tags and those that mark a resource as this cluster's.
 func (o Owner) Tags(nc *ec2nc.EC2NodeClass) map[string]string {
 	tags := map[string]string{}
 	for k, v := range nc.Spec.Tags {

@@ -133,8 +133,8 @@ func (t *Try) instances(fleet *ec2.CreateFleetInput) []*ec2.RunInstancesInput {
 // once makes a call without repetitions: the check is repeated later anyway, and launches need the requests more.
 func once(o *ec2.Options) { o.Retryer = awssdk.NopRetryer{} }
 
-// read returns what the answer to a dry run says. That a request is refused for another reason than a missing permission is found out by the
-// launch, if it is true there.
+// read returns what the answer to a dry run says. A request that EC2 refuses for another reason than a missing permission counts as allowed: if the
+// reason is real, the launch will report it.
 func read(err error, reason, action string) (*Denial, error) {
 	switch {
 	case denied(err):

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// pace is the time between two checks of any classes. A check takes up to two requests of each of the buckets that launches use, too
-	// (four per second): it leaves them most.
+	// pace is the time between two checks of any classes. A check takes up to two requests from each rate limit that launches share, of four
+	// requests per second: most of them are left for launches.
 	pace = 2 * time.Second
-	// allowedFor is how long it counts that a class may be launched from, unless it changes; deniedFor that it may not: a mended policy
-	// is noticed soon.
+	// allowedFor is how long the answer counts that a class may be launched from, unless the class changes. deniedFor is the same for a
+	// denial, and short, so that a corrected policy is noticed soon.
 	allowedFor, deniedFor = 30 * time.Minute, time.Minute
 )
 

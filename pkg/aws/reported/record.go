@@ -18,8 +18,8 @@ type Record struct {
 	Kept  map[string]map[string]Kept `json:"kept,omitempty"`
 }
 
-// With returns what is known together with what is recorded, of the images that are in use. Where both differ it is the more careful of
-// the two, and the recorded name: of several Dovetails that record what their own nodes show, none ever takes back what another has written.
+// With returns what is known together with what is recorded, of the images in use. Where both differ, the recorded name counts, the smaller memory and
+// the larger reservations. So several Dovetails that record what their own nodes show don't take turns in overwriting each other's record.
 func (l Record) With(record string) Record {
 	var r Record
 	if err := json.Unmarshal([]byte(record), &r); err != nil {

@@ -123,7 +123,7 @@ func (n *Nodes) See(node Node) bool {
 	return n.refresh(node.ClassKey)
 }
 
-// Recall takes in what an earlier process has recorded, where nothing is known better, and tells whether Now has changed.
+// Recall takes in what an earlier process has recorded, unless nodes have reported it to this process. It tells whether Now has changed.
 func (n *Nodes) Recall(k ClassKey, memory int64, kept Kept) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 const (
 	// notJoinedFor is how long an offering is unavailable to a node class after an instance of both has not become a node in time.
 	notJoinedFor = 15 * time.Minute
-	// settlesAfter is for how long capacity that was unavailable has to be available again until nodes are launched in it that nobody waits for.
+	// settlesAfter is how long capacity must have been available again before nodes for which no pod waits (consolidation's) are launched in it.
 	settlesAfter = 30 * time.Minute
-	// leavingFor is how long an offering is less liked after EC2 has recommended to leave it.
+	// leavingFor is how long other offerings are preferred to one that EC2 has recommended to leave.
 	leavingFor = time.Hour
 )
 
@@ -55,10 +55,10 @@ func New(c clock.PassiveClock, ttl time.Duration, changed func()) *Memory {
 // State is the content of a Memory at one moment; immutable.
 type State struct {
 	until map[Scope]time.Time // without capacity
-	// settles is, for capacity that was unavailable, when it will have been available for long enough. leaving is what EC2 recommends
-	// to leave, and for how long that counts.
+	// settles is when capacity that was unavailable will have been available for settlesAfter. leaving is until when EC2's recommendation
+	// to leave a scope counts.
 	settles, leaving map[Scope]time.Time
-	notJoined        map[Scope]time.Time // of which instances have not become nodes, by node class
+	notJoined        map[Scope]time.Time // until when a class avoids a scope in which its instance has not become a node
 	next             time.Time           // the earliest end of anything; zero: none
 }
 
@@ -97,9 +97,9 @@ func extend(all map[Scope]time.Time, s Scope, end time.Time) {
 	}
 }
 
-// NotJoined records that an instance of a node class launched as o has not become a node. Whatever the reason is, another offering is more likely
-// to work, of this pool or of one with a lower weight. That it is the class's own fault is likelier than that the offering is bad, so other classes
-// aren't affected.
+// NotJoined records that an instance of a node class launched as o has not become a node. Another offering, of the same pool or of one with
+// a lower weight, is more likely to work. Other classes may still use o, because the cause is more likely in the class than in the
+// offering.
 func (e *Memory) NotJoined(nodeClass string, o capacity.OfferKey) {
 	s := scopeOf(o)
 	s.nodeClass = nodeClass
@@ -164,7 +164,7 @@ func (x *State) Has(capacityType, instanceType, zone, group string) bool {
 	return within(x.until, capacityType, instanceType, zone, group)
 }
 
-// Unsettled reports likewise whether its capacity was unavailable within the last half hour.
+// Unsettled reports whether Has was true for the same pool and group within the last half hour (settlesAfter).
 func (x *State) Unsettled(capacityType, instanceType, zone, group string) bool {
 	return within(x.settles, capacityType, instanceType, zone, group)
 }

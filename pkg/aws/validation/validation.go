@@ -88,8 +88,8 @@ const (
 	maxTagValue = 256
 )
 
-// instanceTags is how many tags an instance gets beside those of its class: launchTags, the launch batch's, and the claim's, which is
-// set when its Node exists.
+// instanceTags is how many tags an instance gets beside those of its class: those of ownership.Owner.LaunchTags, the launch batch's, and the claim's,
+// which is set when its Node exists.
 const instanceTags = 7
 
 func validTags(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
@@ -110,7 +110,7 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
 	}
 	ours := instanceTags
 	if _, own := spec.Tags[ec2nc.NameTagKey]; own {
-		ours-- // instead of ours
+		ours-- // the user's Name tag takes the place of ours
 	}
 	if n := len(spec.Tags); n+ours > maxTags {
 		return fmt.Errorf("spec.tags: %d tags and the %d that Dovetail adds to every instance are %d; EC2 allows %d on an instance", n, ours, n+ours, maxTags)

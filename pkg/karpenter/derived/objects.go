@@ -22,9 +22,9 @@ import (
 // arguments. They live in memory, and whoever reads pools and classes treats them like objects. What would be written to their status is kept
 // here (PutStatus).
 //
-//	Provisioner or AWSNodeTemplate seen, or arguments read -> derived -> told as a watched object is -> status kept -> removed
+//	Provisioner or AWSNodeTemplate seen, or arguments read -> derived -> callbacks called (Parts) -> status kept -> removed
 //
-// Lock order: deriving, then mu, then the locks of those that are told. They are told under deriving, in the order of derivations, and
+// Lock order: deriving, then mu, then the locks that the callbacks take. Callbacks are called under deriving, in the order of derivations, and
 // must not derive anything.
 type Objects struct {
 	parts Parts
@@ -39,17 +39,17 @@ type Objects struct {
 	classes map[string]status.Object
 }
 
-// Parts are the neighbours of derived objects.
+// Parts are the functions and settings by which derived objects are connected to the store.
 type Parts struct {
 	// Class is the kind of the classes.
 	Class cloudprovider.NodeClassKind
 	// Provisioner and Template return the watched object with that name, or nil.
 	Provisioner func(name string) *legacy.Provisioner
 	Template    func(name string) *legacy.AWSNodeTemplate
-	// PoolChanged and ClassChanged hear of each change, as a watch would tell it: one of the two is nil if the object is new or gone.
+	// PoolChanged and ClassChanged are called after each change, like a watch's handlers: one argument is nil if the object is new or gone.
 	PoolChanged  func(before, after *karpv1.NodePool)
 	ClassChanged func(before, after status.Object)
-	// StatusChanged hears that the status or the annotations of the object with that name were kept.
+	// StatusChanged is called after the status or the annotations of the object with that name were kept.
 	StatusChanged func(name string)
 }
 

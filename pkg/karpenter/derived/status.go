@@ -14,10 +14,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
-// PutStatus keeps in memory the status of a derived object, which the API doesn't have. If the spec has changed since the status was
-// computed, the status is dropped: the change has already queued the object again. If the status that it was computed from, base's, is no
-// longer the current one, the error is a conflict, as it would be at the API server. Its annotations are kept, too;
-// without a base, only these.
+// PutStatus keeps in memory the status of a derived object, for which there is no API object. If the spec has changed since changed was
+// computed, it is dropped: that change has already queued the object again. If the status has changed since base was read, the error is a
+// conflict, as it would be from the API server. The annotations of changed are kept, too; if base is nil,
+// only these are kept.
 func (d *Objects) PutStatus(base, changed client.Object) error {
 	d.deriving.Lock()
 	defer d.deriving.Unlock()

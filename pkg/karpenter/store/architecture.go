@@ -59,8 +59,8 @@ func (a *architectures) see(pool, workload string, now time.Time) bool {
 	return true
 }
 
-// of returns the workloads of a pool, after it has dropped those that are too old. known is false if there are none now but a record
-// that went further back might hold some.
+// of returns the workloads of a pool, after it has dropped those that are too old. known is false if the list is empty but isn't
+// complete, because the record began less than openFor ago.
 func (a *architectures) of(pool string, now time.Time) (workloads []string, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -61,8 +61,8 @@ func (p *poolStatus) refersTo(claim *karpv1.NodeClaim, class string) bool {
 	return ref != nil && ref.GroupKind() == p.nodeClass.GroupKind() && ref.Name == class
 }
 
-// endClass removes the finalizer once no claim refers to the class: until then its nodes are still managed, and what they were
-// launched with must not disappear. When the last claim is removed, endClass is called again, if it was another Dovetail's, in its process.
+// endClass removes the finalizer once no claim refers to the class: until then its nodes are still managed, and what they were launched
+// with must not disappear. The removal of a claim calls endClass again, in the process of the Dovetail that manages the claim.
 func (p *poolStatus) endClass(ctx context.Context, base status.Object) error {
 	if !slices.Contains(base.GetFinalizers(), p.nodeClass.Finalizer) {
 		return nil

@@ -22,7 +22,7 @@ type cachedClient struct {
 	client.Client
 	// informers, by the Go types of their objects and of their lists.
 	informers map[reflect.Type]*informer
-	// derived holds the pools and classes which no API object stands for.
+	// derived holds the pools and classes that have no API object of their own.
 	derived *derived.Objects
 }
 

@@ -85,8 +85,8 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 	case apierrors.IsNotFound(err):
 		return out, nil
 	case apierrors.IsForbidden(err):
-		// The installed RBAC role is an older one. Only the records of pools and classes without an object start empty in each
-		// process.
+		// The installed RBAC role is of an older version and doesn't allow this. Only the records of pools and classes without an object are
+		// affected: they begin empty in each process.
 		klog.FromContext(ctx).Error(err, "The spending guard's records of pools in profiles' arguments can't be read; apply the shipped RBAC")
 		return out, nil
 	case err != nil:

@@ -60,7 +60,7 @@ func (s *Store) keeps(name string) bool {
 	return ok
 }
 
-// catchUp writes the status that is kept for a class. A newer one that comes meanwhile is kept, too, and brings us back.
+// catchUp writes the status that is kept for a class. If a newer one arrives meanwhile, it is kept and the class is queued, so catchUp is called again.
 func (s *Store) catchUp(ctx context.Context, name string) error {
 	s.mu.RLock()
 	kept, ok := s.delayed[name]

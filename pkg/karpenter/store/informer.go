@@ -50,9 +50,9 @@ type informer struct {
 	cache.SharedIndexInformer
 	handled cache.ResourceEventHandlerRegistration
 	clock   clock.WithTicker
-	// leaves returns why an object is none of ours and doesn't belong into the cache, or "".
+	// leaves returns why an object belongs to another owner and must not be in the cache, or "".
 	leaves func(client.Object) string
-	// renamed is told of objects that a process of the version before wrote.
+	// renamed is called with the name of each object that still has annotations under old names (objects.Renamed).
 	renamed func(name string)
 
 	mu   sync.Mutex
@@ -224,8 +224,8 @@ func (w *decodingWatch) Stop() {
 	w.Interface.Stop()
 }
 
-// withoutForeign returns the event that the cache gets for a watch event; false means none. An object that is none of
-// ours any more is reported to the cache as deleted, and one that has become ours is new to it.
+// withoutForeign returns the event that the cache gets for a watch event; false means none. An object that has ceased to belong to this Dovetail
+// is passed on as deleted, so it is removed from the cache; one that now belongs to it is passed on unchanged, and added.
 func withoutForeign(e watch.Event, leaves func(client.Object) string, have cache.KeyGetter) (watch.Event, bool) {
 	o, ok := e.Object.(client.Object)
 	if !ok || e.Type == watch.Bookmark || e.Type == watch.Error {
@@ -245,7 +245,7 @@ func withoutForeign(e watch.Event, leaves func(client.Object) string, have cache
 	return e, true
 }
 
-// leftAlone logs an ignored object once per object and watch, because what makes it another's may be a typing error.
+// leftAlone logs an ignored object, once per object and watch: a typing error may be the reason why it belongs to another owner.
 func leftAlone(o client.Object, why string) {
 	klog.Background().V(2).Info("Not managed here", "object", klog.KObj(o), "reason", why)
 }

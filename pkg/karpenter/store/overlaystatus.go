@@ -51,7 +51,7 @@ func (p *poolStatus) overlay(ctx context.Context, base *karpv1alpha1.NodeOverlay
 	set := o.StatusConditions(status.WithClock(p.clock))
 	by := p.nodeClass.ManagedBy
 	if foundByAnother(set.Get(karpv1alpha1.ConditionTypeValidationSucceeded), by) && by != "" {
-		return nil // its pools may be others than ours, and two answers would be written in turns
+		return nil // the other Dovetail has other pools, so its answer may differ, and both would overwrite each other's
 	}
 	if reason, message := p.overlaid.Problem(o.Name); message != "" {
 		if message = shorten(message); by != "" {

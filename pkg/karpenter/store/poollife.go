@@ -26,7 +26,7 @@ const reasonPoolDeleted = "NodePoolDeleted"
 //	owner is being deleted, and its dependents are orphaned     claim stays: the references are about to be removed
 //	owner is being deleted otherwise, or doesn't exist          claim is deleted
 //	another object has the owner's name by now                  claim is deleted: its creator no longer exists
-//	no owner, or any that is no pool                            claim stays
+//	no owner, several owners, or an owner that is no pool       claim stays
 //
 // The deletion of a claim can't be undone. So the cache is used only to find candidates: the API server itself must confirm that the
 // owner doesn't exist, and that the claim is still the version we decided about.

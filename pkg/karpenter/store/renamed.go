@@ -17,23 +17,23 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Objects of the version before bear annotations under old names (objects.Renamed). Nothing above the store's client sees them:
+// An earlier version wrote some annotations under other names (objects.Renamed). Nothing above the store's client sees the old names:
 //
-//	read, by the informers or live                    old names are turned into those of today, in memory
-//	a patch that writes a name of today               removes the old one in the same request
-//	the leader, once for each such object it sees     writes what it found under the name of today (rename)
+//	an object is read, by an informer or live           old names are replaced by the current ones, in memory
+//	a patch writes an annotation under a current name   the patch also removes the old name
+//	the leader has seen an object with old names        it writes the annotations under the current names, once (rename)
 
-// useNewNames gives an object that was read, and is the caller's own, the names of today. It reports whether there were others.
+// useNewNames replaces old annotation names of an object, which the caller must own, and reports whether there were any.
 func useNewNames(o metav1.Object) bool {
 	annotations := o.GetAnnotations()
 	if !objects.UseNewNames(annotations) {
 		return false
 	}
-	o.SetAnnotations(annotations) // of an object without a type they are a copy
+	o.SetAnnotations(annotations) // needed for unstructured objects, whose GetAnnotations returns a copy
 	return true
 }
 
-// renaming is the client of the API server for everybody: it reads and writes as said above.
+// renaming is the client through which the whole store reads and writes. It replaces old annotation names as described above.
 type renaming struct{ client.WithWatch }
 
 func (c renaming) Get(ctx context.Context, key client.ObjectKey, out client.Object, opts ...client.GetOption) error {
@@ -63,7 +63,7 @@ func (c renaming) Patch(ctx context.Context, o client.Object, patch client.Patch
 	return err
 }
 
-// IsWatchListSemanticsUnSupported is asked by reflectors, of clients that can't stream a list: fakes.
+// IsWatchListSemanticsUnSupported passes on what the wrapped client answers: fakes in tests can't stream a list, and reflectors ask.
 func (c renaming) IsWatchListSemanticsUnSupported() bool {
 	fake, ok := c.WithWatch.(interface{ IsWatchListSemanticsUnSupported() bool })
 	return ok && fake.IsWatchListSemanticsUnSupported()
@@ -71,7 +71,7 @@ func (c renaming) IsWatchListSemanticsUnSupported() bool {
 
 func (c renaming) Status() client.SubResourceWriter { return renamingStatus{c.WithWatch.Status()} }
 
-// renamingStatus writes status, and is answered with the whole object.
+// renamingStatus patches the status. The API server answers with the whole object, in which it replaces old annotation names.
 type renamingStatus struct{ client.SubResourceWriter }
 
 func (c renamingStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -80,7 +80,7 @@ func (c renamingStatus) Patch(ctx context.Context, o client.Object, patch client
 	return err
 }
 
-// withoutFormer is a merge patch that removes the old names of the annotations that it writes. Other patches are as they were.
+// withoutFormer returns a merge patch that also removes the old names of the annotations that patch writes. Other patches are unchanged.
 func withoutFormer(o client.Object, patch client.Patch) (client.Patch, error) {
 	if patch.Type() != types.MergePatchType {
 		return patch, nil
@@ -107,7 +107,7 @@ func withoutFormer(o client.Object, patch client.Patch) (client.Patch, error) {
 		err = json.Unmarshal(metadata["annotations"], &annotations)
 	}
 	if err == nil && annotations == nil {
-		return client.RawPatch(patch.Type(), data), nil // the name stands elsewhere, in a pool's template for one
+		return client.RawPatch(patch.Type(), data), nil // the name is elsewhere in the object, for example in a pool's template
 	}
 	if err == nil {
 		for _, old := range former {
@@ -127,14 +127,14 @@ func withoutFormer(o client.Object, patch client.Patch) (client.Patch, error) {
 	return client.RawPatch(patch.Type(), data), nil
 }
 
-// sawFormer remembers an object for the leader to write, once the cache has it as well.
+// sawFormer remembers an object with old names, which the leader will write. The delay lets the object get into the cache first.
 func (s *Store) sawFormer(k statusKey) {
 	s.former.Store(k, true)
 	s.status.enqueue(k, countDelay)
 }
 
-// rename writes an object that was seen under old names under those of today, against the version that was seen: what is written
-// meanwhile counts, and brings the object back here if it has old names still.
+// rename writes the annotations of an object under their current names. The patch names the version that was seen: if the object has changed since,
+// it fails with a conflict and is made again from the newer version.
 func (p *poolStatus) rename(ctx context.Context, k statusKey) error {
 	if _, seen := p.former.LoadAndDelete(k); !seen {
 		return nil
@@ -153,8 +153,8 @@ func (p *poolStatus) rename(ctx context.Context, k statusKey) error {
 	return nil
 }
 
-// renamingPatch writes the names of today as they were last seen, which removes the old ones, on the object that is given with it; nil:
-// there is nothing to write.
+// renamingPatch returns a patch with the annotations of the cached object under their current names, and the object to patch; nil if there is
+// nothing to write. The client adds the removal of the old names.
 func (p *poolStatus) renamingPatch(k statusKey) (client.Patch, client.Object) {
 	for _, i := range p.informers() {
 		if i.Kind != k.kind {
@@ -176,7 +176,7 @@ func (p *poolStatus) renamingPatch(k statusKey) (client.Patch, client.Object) {
 		if err != nil || len(annotations) == 0 {
 			return nil, nil
 		}
-		o := &unstructured.Unstructured{} // one that doesn't fit its type is renamed, too
+		o := &unstructured.Unstructured{} // unstructured, so that an object that doesn't fit its type is patched, too
 		o.SetGroupVersionKind(i.GroupVersionKind)
 		o.SetName(k.name)
 		return client.RawPatch(types.MergePatchType, raw), o

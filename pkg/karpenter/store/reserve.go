@@ -26,7 +26,7 @@ func (s *Store) reserve(c *capacity.Claim) error {
 		return fmt.Errorf("NodePool %s: %w: there is none", c.Pool, ErrPoolUnusable)
 	}
 	limits := one.pool.Limits
-	if most, limited := limits[capacity.ResourceNodes]; limited && c.Spare { // or a pool whose limit is its replicas could replace no node
+	if most, limited := limits[capacity.ResourceNodes]; limited && c.Spare { // otherwise no node could be replaced in a pool whose node limit equals its replicas
 		limits = limits.Clone()
 		limits[capacity.ResourceNodes] = most + 1
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Several Dovetails may run in one cluster, each with a name and pools of its own (docs/design/several.md). The caches have only what is
-// this one's, so that nothing else is launched for, written to or deleted:
+// Several Dovetails may run in one cluster, each with pools of its own (docs/design/several.md); one of them may have no name. The caches have
+// only the objects of this Dovetail, so that it launches nothing for the others, and neither writes nor deletes their objects:
 //
-//	NodeClaim               the label dovetail.sh/managed-by is its name, or is absent if it has none
-//	NodePool, Provisioner   a profile's nodePoolSelector matches, if it has a name
+//	NodeClaim               the label dovetail.sh/managed-by has this Dovetail's name, or is absent if it has none
+//	NodePool, Provisioner   a profile's nodePoolSelector matches; all, if this Dovetail has no name
 //	node class and others   all: several pools may use one
 
 // SetShared sets a function that returns why a pool with these labels may not be used, because another Dovetail selects it, too, or "".
@@ -42,7 +42,7 @@ func (s *Store) SharedChanged() {
 	s.tellPool()
 }
 
-// leaves returns why an object is none of ours, or "".
+// leaves returns why an object belongs to another provider or to another Dovetail, or "".
 func (s *Store) leaves(o client.Object) string {
 	if group := karpenter.ForeignGroup(o, s.nodeClass.GroupKind()); group != "" {
 		return "its node class belongs to another provider, of group " + group
@@ -122,7 +122,7 @@ func (p *poolStatus) contested(np *karpv1.NodePool) bool {
 // foundBy is added to what a Dovetail with a name says of a NodeOverlay, which may be wrong for its pools only.
 func foundBy(by string) string { return fmt.Sprintf(" (found by Dovetail %q)", by) }
 
-// foundByAnother reports whether a condition is another Dovetail's: it stands until that one takes it back.
+// foundByAnother reports whether another Dovetail has set the condition. Then only that one may clear it.
 func foundByAnother(c *status.Condition, ours string) bool {
 	return c != nil && c.IsFalse() && strings.Contains(c.Message, " (found by Dovetail ") && !strings.HasSuffix(c.Message, foundBy(ours))
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // stampPool writes the hash of the template on the pool. If the pool has a hash of another version, from another version of Karpenter or
-// of this program, its claims are stamped first. A derived pool, which doesn't remember a version, has its claims looked at each time. A
+// of this program, its claims are stamped first. For a derived pool that is checked each time, because such a pool stores no version. A
 // pool that can't be used is not stamped yet.
 func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
 	if karpenter.PoolProblem(np, p.nodeClass.GroupKind()) != nil {

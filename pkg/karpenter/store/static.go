@@ -15,8 +15,8 @@ import (
 )
 
 // StaticClaims asks the API server, bypassing every cache, how many nodes a static pool wants, whether the pool is there, and which claims
-// it has, by name (true: being deleted). Claims of the pool that another Dovetail launched, which has used the pool before, count as nodes that
-// are not wanted any more, so that they are neither bought again nor ended. For a pool that is gone or being deleted, replicas is 0 and there is false.
+// it has, by name (true: being deleted). Another Dovetail may have launched claims for the pool before. These stay, so each of them reduces replicas
+// by one and isn't among claims. For a pool that is gone or being deleted, replicas is 0 and there is false.
 func (s *Store) StaticClaims(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -236,8 +236,8 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 	return nil
 }
 
-// honored sets the condition that tells whether every field that the object sets has an effect. It is False only for lost, fields
-// whose user loses something; idle, fields whose missing effect does no harm, are named in the message.
+// honored sets the condition that tells whether every field that the object sets has an effect. It is False only if lost names fields without
+// effect whose user loses something by that. idle names fields whose missing effect does no harm; the message mentions them.
 func honored(set status.ConditionSet, lost, idle string) {
 	if lost == "" {
 		set.SetTrueWithReason(objects.ConditionFieldsHonored, "FieldsHonored", shorten(idle)) // a reason can't be the condition's type, which contains a domain

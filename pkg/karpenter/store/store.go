@@ -37,7 +37,7 @@ import (
 //	New -> On... -> Run (every replica) -> WaitForSync
 //	                     RunStatus (the leader)
 //
-// Claims includes what the store writes to NodeClaims at once, before the watch delivers it. Claims and pools that the store returns
+// Claims contains what the store itself has written to NodeClaims before the watch delivers it. Claims and pools that the store returns
 // are shared and must not be changed.
 //
 // Lock order: no callback runs and no request is made under mu.
@@ -64,7 +64,7 @@ type Store struct {
 	used karpenter.Usage
 	// parsed holds the pools by name, converted once per version of the object.
 	parsed map[string]*parsedPool
-	// deleted are pools and classes that have gone since this process began: one of the name is a change, not the first that is heard of it.
+	// deleted are pools and classes that were deleted since this process began. If one is created again, the guard must hear of it as a change.
 	deleted map[guard.Owner]bool
 
 	// The callbacks are set before Run and only read afterwards.
@@ -88,7 +88,7 @@ type Store struct {
 	status        *poolStatus
 	// delayed holds what classes were resolved to, by name, while it may not be written yet; guarded by mu.
 	delayed map[string]status.Object
-	// former are the objects that were seen under names of the version before and have not been written under those of today: statusKey.
+	// former are the objects, by statusKey, that were seen with old annotation names and that the leader has not written yet (renamed.go).
 	former sync.Map
 }
 
@@ -355,14 +355,14 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	}
 }
 
-// onlyReplicas says that nothing but the number of a pool's nodes differs: that bears on no launch that fails.
+// onlyReplicas reports whether nothing but a pool's replicas differs. The guard isn't notified of that: it can't make failing launches work.
 func onlyReplicas(a, b *karpv1.NodePool) bool {
 	before := a.Spec
 	before.Replicas = b.Spec.Replicas
 	return a.UID == b.UID && equality.Semantic.DeepEqual(before, b.Spec)
 }
 
-// sameImages says that a class has resolved to the same images, or had not been resolved.
+// sameImages reports whether a class is resolved to the same images in both versions, or was not resolved in the first.
 func (s *Store) sameImages(a, b status.Object) bool {
 	before := slices.Sorted(slices.Values(s.nodeClass.Images(a)))
 	after := slices.Sorted(slices.Values(s.nodeClass.Images(b)))

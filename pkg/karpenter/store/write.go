@@ -116,8 +116,8 @@ func (s *Store) RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.L
 	return s.mergePatch(ctx, c.Name, inMetadata(c, "annotations", map[string]any{objects.AnnotationLaunchBatch: value}), false)
 }
 
-// RecordBatchUnlessLater is RecordBatch for a launch batch of the last leader: the claim may have a record that no cache shows yet. If that is of a
-// later attempt, or the claim has its instance, nothing is written and the claim is returned, which is known from then on.
+// RecordBatchUnlessLater is RecordBatch for a launch batch of the last leader, whose last writes may not be in the cache yet. If the claim has a record
+// of a later attempt, or its instance, nothing is written. Then the claim is returned, and the store knows it from then on.
 func (s *Store) RecordBatchUnlessLater(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) (later *capacity.Claim, err error) {
 	value, err := s.batches.Encode(&w)
 	if err != nil {
@@ -300,8 +300,8 @@ func (s *Store) Delete(ctx context.Context, name, uid string) error {
 	return nil
 }
 
-// Drop deletes the claim unless a launch is recorded on it, as the API server knows it now: what another process has written a moment ago
-// may not have been seen yet. Then it returns the claim, which is known from then on. It is no error if the claim no longer exists.
+// Drop deletes the claim unless a launch is recorded on it. It asks the API server, because another process may have recorded one a moment
+// ago. If there is one, Drop returns the claim, and the store knows it from then on. It is no error if the claim no longer exists.
 func (s *Store) Drop(ctx context.Context, name string) (launched *capacity.Claim, err error) {
 	err = onConflictAgain(func() error {
 		nc, err := s.current(ctx, name, true)
@@ -380,8 +380,8 @@ func (s *Store) patchStatus(ctx context.Context, c *capacity.Claim, change func(
 }
 
 // onConflictAgain calls write until there is no conflict, but only a few times. Each call after the first reads the object first, so
-// waiting in between would only allow more changes. (client-go's retry takes the end of a request's context for the end of its own and
-// loses the error.)
+// waiting in between would only allow more changes. (client-go's retry.OnError mistakes a request whose context has ended for
+// the end of its own tries, and then loses the error.)
 func onConflictAgain(write func() error) (err error) {
 	for range 8 {
 		if err = write(); !apierrors.IsConflict(err) {

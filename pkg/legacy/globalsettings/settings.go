@@ -21,8 +21,8 @@ import (
 // Name is the name of the ConfigMap.
 const Name = "karpenter-global-settings"
 
-// Settings are what it says, under the names that the chart's settings and ProvisionArgs have for it. What Karpenter's chart wrote there without being
-// asked (its defaults) is left out, so that ours apply.
+// Settings are the ConfigMap's settings, under the names that the settings of Dovetail's chart and ProvisionArgs have for them. Values that
+// Karpenter's chart wrote there by default are left out, so that our defaults apply.
 type Settings struct {
 	ClusterName             string   `json:"clusterName,omitempty"`
 	ClusterEndpoint         string   `json:"clusterEndpoint,omitempty"`

@@ -20,8 +20,8 @@ import (
 //go:embed table.json.gz
 var table []byte
 
-// Catalog returns the table for a region; an empty one is that of the table. Its zones take the places of the table's in turn; without
-// zones they have the table's letters.
+// Catalog returns the table under the names of a region and its zones. An empty region is the table's own. If zones are given, they replace the
+// table's zones in turn; otherwise each zone keeps its letter and gets the region's name.
 func Catalog(region string, zones []string) (*catalog.File, error) {
 	r, err := gzip.NewReader(bytes.NewReader(table))
 	if err != nil {
@@ -54,7 +54,7 @@ func Catalog(region string, zones []string) (*catalog.File, error) {
 	return f, nil
 }
 
-// move replaces the zones of a type, from those of the table to those of a region. Each zone of the region has what one of the table's has.
+// move replaces the zones of a type. The zones of to take the types and spot prices of the zones of from in turn, beginning again at the end of from.
 func move(t *catalog.Type, from, to []string) {
 	var zones []string
 	prices := map[string]float64{}
