@@ -211,8 +211,8 @@ func (d *demand) schedulers() []string {
 	return out
 }
 
-// namespaces returns those of the input and those of waiting pods, each with the label that an API server sets. unread are the names
-// of those that the input doesn't contain.
+// namespaces returns those of the input and those of all pods, each with the label that an API server sets. unread are the names of those of
+// waiting pods that the input doesn't contain.
 func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
 	known := map[string]bool{}
 	named := func(ns *corev1.Namespace) {
@@ -229,6 +229,11 @@ func (d *demand) namespaces() (all []*corev1.Namespace, unread []string) {
 	for _, pod := range d.waiting {
 		if name := pod.Namespace; !known[name] {
 			unread = append(unread, name)
+			named(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+	}
+	for _, pod := range d.bound { // a waiting pod's anti-affinity may select their namespaces
+		if name := pod.Namespace; !known[name] {
 			named(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
 	}

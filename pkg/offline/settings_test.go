@@ -263,3 +263,30 @@ status: {capacity: {cpu: "1000"}, allocatable: {cpu: "1000", pods: "100", memory
 		t.Errorf("plan: %q", want)
 	}
 }
+
+// A pod's anti-affinity selects the namespace of a bound pod by the label that each namespace has, also where the input doesn't have the namespace.
+func TestNamespacesOfBoundPods(t *testing.T) {
+	const text = `
+{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1}}, status: {allocatable: {cpu: 3, memory: 8Gi, pods: 5}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: there, namespace: team-%s}, spec: {nodeName: node-1, containers: [{name: c, image: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {containers: [{name: c, image: c, resources: {requests: {cpu: 1}}}], affinity: {podAntiAffinity: {
+  requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team-a}}}]}}}}
+`
+	for team, want := range map[string]string{"a": "it is on a new node of pool general", "b": "it is on node node-1"} {
+		s := settings(t)
+		s.Explain = "one"
+		r, err := Plan(t.Context(), set(t, class+pool("general", "")+fmt.Sprintf(text, team)), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := r.Explain(&out); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("beside a pod of team-%s:\n%swant it to say: %s", team, out.String(), want)
+		}
+	}
+}
