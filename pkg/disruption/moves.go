@@ -100,7 +100,7 @@ func (v *moves) takeEnded() bool {
 // receivedUntil returns until when a node that took pods of a move is no candidate.
 func (v *moves) receivedUntil(node string) time.Time { return v.memory.received[node] }
 
-// prune takes over the cluster of a new pass, and forgets what is over.
+// prune points each move's sources at the candidates of a new pass of the controller, and forgets what is over.
 func (v *moves) prune(s *cluster, now time.Time) {
 	for _, mv := range v.open.list {
 		for _, src := range mv.sources {

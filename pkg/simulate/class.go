@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// classKey identifies pods that share one PreFilter. Pods of one class share it, unless they use different claims.
+// classKey identifies pods that share one PreFilter. Pods of one class share it, unless they use different PersistentVolumeClaims or ResourceClaims.
 type classKey struct {
 	class   capacity.ClassKey
 	claims  string

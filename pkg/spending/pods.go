@@ -85,7 +85,7 @@ func (s *state) observePod(b *instance, pod *corev1.Pod, now time.Time) {
 	l := b.pods[pod.UID]
 	if l == nil {
 		if objects.Ended(pod) && pod.DeletionTimestamp != nil {
-			return // ended long ago
+			return // it had ended before its instance was watched, before a restart of the scheduler, say
 		}
 		l = &boundPod{workload: s.workload(pod, b)}
 		b.pods[pod.UID] = l

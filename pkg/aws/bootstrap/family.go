@@ -27,7 +27,7 @@ type Family struct {
 	PodsPerCore bool
 	// NeedsCluster: user data needs the cluster's endpoint, certificate and service range.
 	NeedsCluster bool
-	// GPULabel is the label that kubelets have on instances with NVIDIA GPUs; empty: none.
+	// GPULabel is the key of the label that the kubelet sets on Nodes with NVIDIA GPUs; empty: it sets none.
 	GPULabel string
 	// Unsupported are the instance families that the images don't run on.
 	Unsupported []string

@@ -102,7 +102,7 @@ func TypeSold(r *catalog.Region, labels map[string]string, name, zone string) (*
 	return h, nil
 }
 
-// zoneExists reports whether the region has the zone. As in Karpenter, a type that isn't offered there any more keeps its nodes.
+// zoneExists reports whether the region has the zone. As in Karpenter, nodes don't drift if their type isn't offered in their zone any more.
 func zoneExists(r *catalog.Region, name, zone string) bool {
 	if slices.Contains(r.Zones[name], zone) {
 		return true

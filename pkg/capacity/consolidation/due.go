@@ -60,7 +60,7 @@ func (s *pass) turnOf(d *draft) int {
 	return first
 }
 
-// notDue returns why a move is not made now; without a kind: it is.
+// notDue returns why a move is not made now. A Kept without Kind means that the move is made now.
 func (s *pass) notDue(d *draft) Kept {
 	c := s.plan.c
 	total := 0.0

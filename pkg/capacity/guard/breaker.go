@@ -22,7 +22,7 @@ const (
 	// excuseSpacing: failures of machines that were bought before a change that concerns the breaker don't open it. Only one change per
 	// excuseSpacing has this effect.
 	excuseSpacing = time.Hour
-	// mostFailing is the maximum number of a breaker's members.
+	// mostFailing limits Breaker.Members, the workloads that a pool's breaker names: the names of further ones are not recorded.
 	mostFailing = 200
 	// mostLost consecutive probes without a verdict count as one that failed.
 	mostLost = 3

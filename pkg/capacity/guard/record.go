@@ -130,7 +130,7 @@ func encoded(v any) string {
 func (g *Guard) of(o Owner, now time.Time) (open, closed []*Breaker) {
 	for _, b := range g.Breakers() {
 		switch {
-		case OwnerOf(b.Key) != o || b.Trial && !b.Probing(): // a trial is made again when it is needed
+		case OwnerOf(b.Key) != o || b.Trial && !b.Probing(): // a breaker for a trial, of which no probe is under way, is not recorded: it is created anew when a workload needs it
 		case b.Open():
 			open = append(open, b)
 		case now.Sub(b.Closed) < memory:

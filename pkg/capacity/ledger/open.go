@@ -137,7 +137,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	if !ok {
 		return
 	}
-	n.launched = true // tidy must not cancel it: it is gone
+	n.launched = true // so that tidy doesn't cancel the claim, which has ended already
 	for _, c := range n.took {
 		l.class(c).lose(why, now)
 	}

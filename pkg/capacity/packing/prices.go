@@ -172,7 +172,7 @@ func (f *fluid) solve() (values, floors []float64, candidates float64) {
 			}
 		}
 	}
-	members := make([]map[int]bool, len(f.slots)) // sets that have members of the rule
+	members := make([]map[int]bool, len(f.slots)) // by rule: the candidate sets (fluid.set) of the kinds of which an item is a member of the rule
 	for i, r := range f.slots {
 		members[i] = map[int]bool{}
 		for q := range k.kinds {

@@ -14,10 +14,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
-// PutStatus keeps in memory the status of a derived object, for which there is no API object. If the spec has changed since changed was
-// computed, it is dropped: that change has already queued the object again. If the status has changed since base was read, the error is a
-// conflict, as it would be from the API server. The annotations of changed are kept, too; if base is nil,
-// only these are kept.
+// PutStatus stores the status of a derived object in memory, because there is no API object for it. The new object, changed, is dropped if the
+// object's spec is another one by now: that has already queued the object again. If its status is another one than when base was read, the error
+// is a conflict, as it would be from the API server. The annotations of changed are stored, too; if base is nil,
+// only these are.
 func (d *Objects) PutStatus(base, changed client.Object) error {
 	d.deriving.Lock()
 	defer d.deriving.Unlock()

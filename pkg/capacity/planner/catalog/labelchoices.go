@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxCombined is how many combinations of values of a pool's open labels may be listed for all demand together. If there are more, each node
-	// term of the demand gets its own combinations, at most as many.
+	// A pool's open labels (see openLabel) are multiplied out into label choices for all demand at once, if that gives at most maxCombined of them.
+	// If there are more, they are multiplied out for each nodeSelectorTerm of the demand by itself, at most maxCombined for each term.
 	maxCombined = 64
 	// maxLabelChoices limits the label choices of a pool. maxListed limits choices times types, since each choice lists all types. Pods that ask for
 	// values beyond these limits are planned later: a choice is listed only as long as pods ask for it, so theirs is listed when others have nodes.
