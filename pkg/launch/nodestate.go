@@ -134,17 +134,17 @@ func (s *nodeStates) statusLocked(n *corev1.Node, usable []string) ledger.NodeSt
 	}
 	ready := objects.Ready(n)
 	return ledger.NodeStatus{
-		ProviderID:    n.Spec.ProviderID,
-		Managed:       managed,
-		Registered:    n.Labels[labelRegistered] == "true",
-		Initialized:   n.Labels[labelInitialized] == "true",
-		KubeletReady:  ready,
-		Ready:         ready && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
-		Labels:        n.Labels,
-		Taints:        n.Spec.Taints,
-		Expected:      expected,
-		CertainMemory: planned.CertainMemory(n, n.Labels[labelRegistered] == "true"),
-		Drivers:       csi.names, VolumeLimits: csi.limits,
+		ProviderID:   n.Spec.ProviderID,
+		Managed:      managed,
+		Registered:   n.Labels[labelRegistered] == "true",
+		Initialized:  n.Labels[labelInitialized] == "true",
+		KubeletReady: ready,
+		Ready:        ready && !slices.ContainsFunc(s.taints(n), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady }),
+		Labels:       n.Labels,
+		Taints:       n.Spec.Taints,
+		Expected:     expected,
+		Memory:       planned.Memory(n, n.Labels[labelRegistered] == "true"),
+		Drivers:      csi.names, VolumeLimits: csi.limits,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // bootingPods deletes, without grace period, pods that were deleted while their node boots: there is no kubelet yet that would end them.
@@ -19,7 +20,7 @@ type bootingPods struct {
 
 func (b *bootingPods) reconcile(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node
-	if node == nil || posted(node) {
+	if node == nil || objects.Posted(node) {
 		return 0, nil
 	}
 	waiting := func(p *corev1.Pod) bool {
@@ -39,7 +40,7 @@ func (b *bootingPods) reconcile(ctx context.Context, l *life) (time.Duration, er
 		} else if err != nil {
 			return 0, err
 		}
-		if posted(now) {
+		if objects.Posted(now) {
 			return 0, nil
 		}
 		return 0, b.pods.kill(ctx, node.Name, waiting)

@@ -143,7 +143,7 @@ func (g *garbage) collectInstance(ctx context.Context, inst capacity.Instance) e
 		case g.nodes.finalized(n) && n.DeletionTimestamp != nil:
 			g.queue.add(key{node: n.Name})
 			return nil
-		case g.nodes.finalized(n) || g.nodes.nodeClass.Managed(n) && posted(n) && n.DeletionTimestamp == nil:
+		case g.nodes.finalized(n) || g.nodes.nodeClass.Managed(n) && objects.Posted(n) && n.DeletionTimestamp == nil:
 			klog.FromContext(ctx).Info("Deleting a Node whose NodeClaim is gone", "node", klog.KObj(n), "instance", inst.ID)
 			if _, err := g.nodes.patch(ctx, n.Name, n.UID, func(n *corev1.Node) { addFinalizer(n) }); err != nil {
 				return err

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 const (
@@ -41,7 +43,7 @@ func (s *leases) reconcile(ctx context.Context, l *life) (time.Duration, error) 
 	if node == nil {
 		return 0, nil
 	}
-	if posted(node) || l.now.After(launchedAt(l.claim).Add(s.registrationTimeout)) {
+	if objects.Posted(node) || l.now.After(launchedAt(l.claim).Add(s.registrationTimeout)) {
 		s.written.forget(node.UID)
 		return 0, nil
 	}

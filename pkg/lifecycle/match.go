@@ -49,10 +49,10 @@ func matchNodes(claim *karpv1.NodeClaim, sameID, sameIP []*corev1.Node, named *c
 		switch {
 		case m.node == nil:
 			m.node = n
-		case posted(n) && posted(m.node):
+		case objects.Posted(n) && objects.Posted(m.node):
 			m.many = true
 			m.stale = append(m.stale, n)
-		case posted(n) || !posted(m.node) && n.Name == claim.Status.NodeName:
+		case objects.Posted(n) || !objects.Posted(m.node) && n.Name == claim.Status.NodeName:
 			m.stale = append(m.stale, m.node)
 			m.node = n
 		default:

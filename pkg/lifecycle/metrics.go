@@ -10,6 +10,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/poolmetrics"
 )
 
@@ -75,7 +76,7 @@ func countTermination(l *life) {
 // countNode counts a Node that was terminated.
 func countNode(e *ending) {
 	of := seriesOf(e.node)
-	if posted(e.node) {
+	if objects.Posted(e.node) {
 		karpentermetrics.Drained(of)
 	}
 	deleted := e.now // without a timestamp: just now

@@ -15,16 +15,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// posted reports whether the node's kubelet has posted its status at least once. A Ready condition alone doesn't show that: the node
-// lifecycle controller writes one for a kubelet that it never heard from.
-func posted(node *corev1.Node) bool {
-	if node.Status.NodeInfo.KubeletVersion != "" {
-		return true
-	}
-	cond := objects.ReadyCondition(node)
-	return cond != nil && cond.Reason != "NodeStatusNeverUpdated"
-}
-
 // registration takes note of the kubelet's registration.
 type registration struct {
 	nodes       *nodes
@@ -54,7 +44,7 @@ func (r *registration) reconcile(ctx context.Context, l *life) (time.Duration, e
 		set.SetUnknownWithReason(karpv1.ConditionTypeRegistered, "NodeNameTaken",
 			"waiting for Node "+l.match.taken.Name+" of another instance to be deleted")
 		return 0, nil
-	case node == nil || !posted(node) || node.DeletionTimestamp != nil:
+	case node == nil || !objects.Posted(node) || node.DeletionTimestamp != nil:
 		return 0, nil
 	}
 

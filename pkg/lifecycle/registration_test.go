@@ -13,30 +13,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-func TestPosted(t *testing.T) {
-	readyCond := func(status corev1.ConditionStatus, reason string) []corev1.NodeCondition {
-		return []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: reason}}
-	}
-	for _, tc := range []struct {
-		name   string
-		status corev1.NodeStatus
-		want   bool
-	}{
-		{name: "a Node made ahead has not been posted", want: false},
-		{name: "a kubelet version comes from a kubelet", status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1"}}, want: true},
-		{name: "so does a Ready condition", status: corev1.NodeStatus{Conditions: readyCond("False", "KubeletNotReady")}, want: true},
-		{name: "but not the one the controller manager writes when nobody came",
-			status: corev1.NodeStatus{Conditions: readyCond("Unknown", "NodeStatusNeverUpdated")}, want: false},
-		{name: "a kubelet that went silent had posted", status: corev1.NodeStatus{Conditions: readyCond("Unknown", "NodeStatusUnknown")}, want: true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := posted(&corev1.Node{Status: tc.status}); got != tc.want {
-				t.Errorf("Posted = %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestRegistration(t *testing.T) {
 	permanent, startup := taint("example.com/team", "NoSchedule"), taint("example.com/agent", "NoExecute")
 	for _, tc := range []struct {

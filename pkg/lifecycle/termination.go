@@ -68,7 +68,7 @@ func (t *termination) end(ctx context.Context, e *ending) (time.Duration, error)
 		return wait, err
 	}
 	steps := []step{t.skipIfEnded, t.drain.run, t.volumes.wait, t.endInstance, t.removeNode}
-	if !posted(e.node) { // on the first call, cordon has just read the Node live
+	if !objects.Posted(e.node) { // on the first call, cordon has just read the Node live
 		steps = []step{t.beginEnd, t.abandonPods, t.endInstance, t.removeNode}
 	}
 	for _, s := range steps {
@@ -153,7 +153,7 @@ func (t *termination) abandonPods(ctx context.Context, e *ending) (time.Duration
 	} else if err != nil {
 		return 0, err
 	}
-	if posted(now) {
+	if objects.Posted(now) {
 		return drainPoll, nil
 	}
 	return 0, t.pods.kill(ctx, e.node.Name, func(*corev1.Pod) bool { return true })

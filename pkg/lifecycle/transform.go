@@ -116,7 +116,7 @@ func stale(node *corev1.Node, t *corev1.Taint) bool {
 // silent reports whether the kubelet was there and isn't heard from any more.
 func silent(node *corev1.Node) bool {
 	cond := objects.ReadyCondition(node)
-	return posted(node) && (cond == nil || cond.Status == corev1.ConditionUnknown)
+	return objects.Posted(node) && (cond == nil || cond.Status == corev1.ConditionUnknown)
 }
 
 // unreached reports whether the taint says that the node lifecycle controller doesn't hear from the kubelet. Its other effect, NoExecute,

@@ -27,3 +27,13 @@ func InternalIP(node *corev1.Node) string {
 	}
 	return ""
 }
+
+// Posted reports whether the Node's kubelet has posted its status at least once. A Ready condition alone doesn't show that: the node
+// lifecycle controller writes one for a kubelet that it never heard from.
+func Posted(node *corev1.Node) bool {
+	if node.Status.NodeInfo.KubeletVersion != "" {
+		return true
+	}
+	c := ReadyCondition(node)
+	return c != nil && c.Reason != "NodeStatusNeverUpdated"
+}

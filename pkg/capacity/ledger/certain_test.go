@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/nodestatus"
 )
 
 // withMemory is testClass with a request for memory.
@@ -50,7 +51,7 @@ func TestCertainMemory(t *testing.T) {
 	l.Commit("p", pl, now)
 	l.Launching("c1", now)
 	l.Named("c1", "n1", "")
-	st := NodeStatus{Managed: true, CertainMemory: 100}
+	st := NodeStatus{Managed: true, Memory: nodestatus.Memory{Certain: 100}}
 	l.Cached("n1", st, now)
 	if got := fmt.Sprint(bindAll(t, l, "n1", "0", "1", "2", "3")); got != "[0 1 2]" {
 		t.Errorf("%s are bound before registration, want 0, 1 and 2: 20 + 30 + 30 of 100 bytes, and one that needs none", got)
@@ -62,7 +63,7 @@ func TestCertainMemory(t *testing.T) {
 	if err := l.Object("n1", ask, cpuOf{allocatable: 1000}); err == nil {
 		t.Error("a pod without a plan may use memory that nobody has seen")
 	}
-	st.Registered, st.CertainMemory = true, 120
+	st.Registered, st.Memory = true, nodestatus.Memory{Certain: 120, Posted: true}
 	l.Cached("n1", st, now)
 	if got := fmt.Sprint(bindAll(t, l, "n1", "3")); got != "[3]" {
 		t.Errorf("%s are bound after registration, want the last one", got)
@@ -72,13 +73,14 @@ func TestCertainMemory(t *testing.T) {
 	}
 }
 
-// When a node has registered with less memory than planned, pods that it has none for are planned again at once, and with them those that start together
+// When a kubelet has posted less memory than planned, if only before it is registered, pods that it has none for are planned again at once, and with them those that start together
 // with them and wait on other nodes. One that was bound before stays.
 func TestTooLittleMemoryForAGroup(t *testing.T) {
 	for _, tc := range []struct {
-		has   int64
-		queue int
-	}{{has: 90}, {has: 89, queue: 3}} {
+		has        int64
+		registered bool
+		queue      int
+	}{{has: 90}, {has: 90, registered: true}, {has: 89, queue: 3}, {has: 89, registered: true, queue: 3}} {
 		now := time.Unix(0, 0)
 		l, web, gang := New(), withMemory("web", 30), withMemory("gang", 30)
 		var pl []capacity.Placement
@@ -98,12 +100,12 @@ func TestTooLittleMemoryForAGroup(t *testing.T) {
 		for claim, name := range map[string]string{"c1": "n1", "c2": "n2"} {
 			l.Launching(claim, now)
 			l.Named(claim, name, "")
-			l.Cached(name, NodeStatus{Managed: true, CertainMemory: 80}, now)
+			l.Cached(name, NodeStatus{Managed: true, Memory: nodestatus.Memory{Certain: 80}}, now)
 		}
 		if got := fmt.Sprint(bindAll(t, l, "n1", "0", "1", "2", "3")); got != "[0]" {
 			t.Errorf("%s are bound before registration, want 0: the others start together", got)
 		}
-		l.Cached("n1", NodeStatus{Managed: true, CertainMemory: tc.has, Registered: true}, now)
+		l.Cached("n1", NodeStatus{Managed: true, Memory: nodestatus.Memory{Certain: tc.has, Posted: true}, Registered: tc.registered}, now)
 		if n := l.Queued(); n != tc.queue {
 			t.Errorf("with %d bytes %d pods are planned again, want %d\n%s", tc.has, n, tc.queue, l)
 		}
@@ -134,7 +136,7 @@ func TestTooLittleMemoryOfAFastKubelet(t *testing.T) {
 	}
 	l.Commit("p", pl, now)
 	l.Launching("c1", now)
-	st := NodeStatus{Managed: true, CertainMemory: 50, Registered: true}
+	st := NodeStatus{Managed: true, Memory: nodestatus.Memory{Certain: 50, Posted: true}, Registered: true}
 	l.Cached("n1", st, now)
 	l.Named("c1", "n1", "")
 	st.Ready = true
@@ -156,7 +158,7 @@ func TestCertainMemoryOfARecoveredNode(t *testing.T) {
 	l.Submit(ref, web, now)
 	l.Commit("p", []capacity.Placement{{Class: web, Pod: ref, Node: "c1"}}, now)
 	l.Named("c1", "n1", "")
-	for _, st := range []NodeStatus{{Managed: true, CertainMemory: 100}, {Managed: true, CertainMemory: 100, Registered: true}} {
+	for _, st := range []NodeStatus{{Managed: true, Memory: nodestatus.Memory{Certain: 100}}, {Managed: true, Memory: nodestatus.Memory{Certain: 100, Posted: true}, Registered: true}} {
 		l.Cached("n1", st, now)
 		if shut, why := l.Gate("a"); shut == st.Registered {
 			t.Errorf("registered %t: the gate is shut: %t (%s)", st.Registered, shut, why)
@@ -191,7 +193,7 @@ func TestNeverMoreThanIsCertain(t *testing.T) {
 		plan()
 		l.Launching("claim", now)
 		l.Named("claim", "n1", "")
-		l.Cached("n1", NodeStatus{Managed: true, CertainMemory: certain}, now)
+		l.Cached("n1", NodeStatus{Managed: true, Memory: nodestatus.Memory{Certain: certain}}, now)
 		for range 60 {
 			now = now.Add(time.Second)
 			switch r.Intn(3) {

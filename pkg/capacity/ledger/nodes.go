@@ -206,7 +206,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 		l.recallUnknown(n)
 	}
 	n.cached, n.status, n.nameTaken = true, st, false
-	if st.Registered && !n.fitted {
+	if st.Memory.Posted && !n.fitted {
 		l.fitMemory(n, now)
 	}
 	if st.Registered {

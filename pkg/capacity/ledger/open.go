@@ -31,13 +31,13 @@ func (n *node) waitsUntil(c *capacity.Class, bind capacity.BindTime) error {
 }
 
 // waits returns why no pod can be bound to the slot now, or nil if one can. The node certainly has memory for the pods that were planned
-// first (Status.CertainMemory). Later ones wait until its kubelet has shown how much memory there is: it would reject pods that don't fit.
+// first (Status.Memory). Later ones wait until its kubelet has shown how much memory there is: it would reject pods that don't fit.
 func (s *slot) waits() error {
 	if err := s.node.waits(s.class.Class); err != nil {
 		return err
 	}
 	// Pods that were bound to a recovered node before the restart aren't counted in s.planned, so none of its slots is certain.
-	if n := s.node; n.status.Uncertain(s.class.Class) && (n.recovered || s.planned > n.status.CertainMemory) {
+	if n := s.node; n.status.Uncertain(s.class.Class) && (n.recovered || s.planned > n.status.Memory.Certain) {
 		return reasons.ErrUncertain
 	}
 	return nil
@@ -48,7 +48,7 @@ func (s *slot) waits() error {
 func (l *Ledger) fitMemory(n *node, now time.Time) {
 	n.fitted = true
 	for _, s := range slices.Backward(slices.Clone(n.slots)) {
-		if has := n.status.CertainMemory; has > 0 && !n.recovered && s.planned > has && s.class.Requests[corev1.ResourceMemory] > 0 {
+		if has := n.status.Memory.Certain; has > 0 && !n.recovered && s.planned > has && s.class.Requests[corev1.ResourceMemory] > 0 {
 			l.evict(s, "its node has less memory than planned", true, now)
 		}
 	}

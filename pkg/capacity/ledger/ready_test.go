@@ -85,7 +85,7 @@ func TestUnreadUserData(t *testing.T) {
 	for _, step := range []struct {
 		st   NodeStatus
 		shut bool
-	}{{NodeStatus{Managed: true, CertainMemory: nodestatus.NothingCertain}, true}, {NodeStatus{Managed: true, CertainMemory: nodestatus.NothingCertain, Registered: true}, false}} {
+	}{{NodeStatus{Managed: true, Memory: nodestatus.Memory{Certain: nodestatus.NothingCertain}}, true}, {NodeStatus{Managed: true, Memory: nodestatus.Memory{Certain: nodestatus.NothingCertain}, Registered: true}, false}} {
 		l.Cached("n1", step.st, now)
 		if shut, why := l.Gate("a"); shut != step.shut {
 			t.Errorf("%+v: gate shut: %t (%s), want %t", step.st, shut, why, step.shut)

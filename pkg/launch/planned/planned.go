@@ -95,19 +95,25 @@ func certainShare(n *capacity.PlannedNode) float64 {
 	return share
 }
 
-// CertainMemory returns nodestatus.Status.CertainMemory of a Node; registered: its kubelet has registered.
-func CertainMemory(n *corev1.Node, registered bool) int64 {
+// Memory returns what is known of a Node's memory for pods; registered: its kubelet has registered. A kubelet may post its status before
+// that, or create the Node, which lacks the NodeClaim's annotations until it is registered.
+func Memory(n *corev1.Node, registered bool) nodestatus.Memory {
+	out := nodestatus.Memory{Posted: registered || objects.Posted(n)}
 	if n.Annotations[objects.AnnotationUnread] == "true" {
-		return nodestatus.NothingCertain
+		out.Certain = nodestatus.NothingCertain
+		return out
 	}
 	share, err := strconv.ParseFloat(n.Annotations[objects.AnnotationCertainMemory], 64)
-	if err != nil || !(share >= 0 && share < 1) { // also NaN
-		return 0
-	}
-	if registered {
+	noted := err == nil && share >= 0 && share < 1 // NaN is neither
+	madeByKubelet := !registered && len(n.OwnerReferences) == 0
+	switch {
+	case out.Posted && (noted || madeByKubelet):
 		share = 1
+	case !noted:
+		return out
 	}
-	return max(1, int64(share*float64(n.Status.Allocatable.Memory().Value())))
+	out.Certain = max(1, int64(share*float64(n.Status.Allocatable.Memory().Value())))
+	return out
 }
 
 // BootsAs returns a string that is equal for nodes that boot alike: those of one pool and node class with the same kind of image, which

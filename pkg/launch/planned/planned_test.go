@@ -16,7 +16,7 @@ import (
 )
 
 // What is certain of a node's memory is the smallest share of all types that may be bought, and is found again on its Node.
-func TestCertainMemory(t *testing.T) {
+func TestMemory(t *testing.T) {
 	offer := func(memory, certain int64) capacity.NodeOffer {
 		return capacity.NodeOffer{Type: &capacity.InstanceType{Allocatable: capacity.Resources{corev1.ResourceMemory: memory}, CertainMemory: certain}, Offer: capacity.Offer{}}
 	}
@@ -34,16 +34,27 @@ func TestCertainMemory(t *testing.T) {
 		annotations := Annotations(&capacity.PlannedNode{Pool: &capacity.Pool{Unread: tc.unread}, Offers: tc.offers})
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2000")}}}
-		if got := CertainMemory(node, false); got != tc.want {
+		if got := Memory(node, false).Certain; got != tc.want {
 			t.Errorf("%s: %d bytes are certain, want %d (%v)", name, got, tc.want, annotations)
 		}
-		if got := CertainMemory(node, true); tc.want > 0 && got != 2000 {
+		if got := Memory(node, true).Certain; tc.want > 0 && got != 2000 {
 			t.Errorf("%s: %d bytes are certain of a registered node, want what its kubelet says", name, got)
+		}
+		node.Status.NodeInfo.KubeletVersion = "v1.36.4"
+		if got := Memory(node, false).Certain; !tc.unread && got != 2000 {
+			t.Errorf("%s: %d bytes are certain of a Node that its kubelet has made, want what it says", name, got)
+		}
+		if got := Memory(node, true).Certain; tc.want == 0 && got != 0 {
+			t.Errorf("%s: %d bytes are certain of a registered node, want 0: as much as planned", name, got)
+		}
+		node.OwnerReferences = []metav1.OwnerReference{{Kind: "NodeClaim"}}
+		if got, want := Memory(node, false).Certain, 2000; tc.want > 0 && got != int64(want) || tc.want == 0 && got != 0 {
+			t.Errorf("%s: %d bytes are certain of a Node that was made ahead and posted by its kubelet", name, got)
 		}
 	}
 	for _, odd := range []string{"", "x", "-1", "1", "2", "NaN"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{objects.AnnotationCertainMemory: odd}}}
-		if got := CertainMemory(node, false); got != 0 {
+		if got := Memory(node, false).Certain; got != 0 {
 			t.Errorf("annotation %q: %d bytes are certain", odd, got)
 		}
 	}

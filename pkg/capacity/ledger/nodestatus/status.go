@@ -29,15 +29,23 @@ type Status struct {
 	Taints []corev1.Taint
 	// Expected are taints that nodes of its pool are known to get although the pool doesn't declare them.
 	Expected []corev1.Taint
-	// CertainMemory is how many bytes of memory for pods the node has in any case; once its kubelet has registered, how many it has. 0: it
-	// has what was planned. NothingCertain: until its kubelet has registered, it may have less than planned of every resource.
-	CertainMemory int64
+	// Memory is what is known of its memory for pods.
+	Memory Memory
 	// Drivers are the CSI drivers on its CSINode and, in the form of capacity.StorageOf, the storage classes with capacity published for
 	// it.
 	Drivers []string
 	// VolumeLimits is how many volumes of a driver can be attached, and how many bytes of storage are published. What is not listed has
 	// no limit.
 	VolumeLimits map[string]int64
+}
+
+// Memory is what is known of a node's memory for pods.
+type Memory struct {
+	// Certain is how many bytes the node has in any case, or how many it has, if its kubelet has posted them. 0: as many as were planned.
+	// NothingCertain: until its kubelet has registered, it may have less than planned of every resource.
+	Certain int64
+	// Posted: its kubelet has posted its status, if only before it is registered.
+	Posted bool
 }
 
 // Waits returns why pods of the class can't be bound to the node yet, or nil if they can; bind is the earliest time for them.
@@ -47,7 +55,7 @@ func (s *Status) Waits(c *capacity.Class, bind capacity.BindTime) error {
 	}
 	if !s.Initialized {
 		switch {
-		case s.CertainMemory == NothingCertain && !s.Registered:
+		case s.Memory.Certain == NothingCertain && !s.Registered:
 			return reasons.ErrUnread
 		case bind == capacity.BindInitialized, bind == capacity.BindReady && !s.Ready, bind == capacity.BindRegistered && !s.Registered:
 			return reasons.NotYet{Class: c}
@@ -70,5 +78,5 @@ func (s *Status) Waits(c *capacity.Class, bind capacity.BindTime) error {
 
 // Uncertain reports whether pods of the class need memory, of which the node may turn out to have less than planned.
 func (s *Status) Uncertain(c *capacity.Class) bool {
-	return s.CertainMemory > 0 && !s.Registered && c.Requests[corev1.ResourceMemory] > 0
+	return s.Memory.Certain > 0 && !s.Memory.Posted && c.Requests[corev1.ResourceMemory] > 0
 }
