@@ -55,13 +55,14 @@ type Report struct {
 // history is one seed while it runs.
 type history struct {
 	*world
-	seed    uint64
-	longer  time.Duration // after the storm, while its lasting faults go on
-	logger  klog.Logger   // of the product
-	program Program
-	faults  *faults
-	lasting *lasting
-	check   *checker
+	seed     uint64
+	longer   time.Duration // after the storm, while its lasting faults go on
+	logger   klog.Logger   // of the product
+	program  Program
+	faults   *faults
+	lasting  *lasting
+	check    *checker
+	watchdog *watchdog
 	// consolidating is what differs if the pool consolidates.
 	consolidating *consolidating
 	editing       *editing
@@ -99,14 +100,17 @@ func Run(t *testing.T, scheme *runtime.Scheme, seed uint64, longer time.Duration
 		logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(4)))
 	}
 	var out *Report
-	synctest.Test(t, func(t *testing.T) { out = run(scheme, seed, longer, program, logger) })
+	watchdog, end := watchOver(fmt.Sprint("chaos: the history of seed ", seed))
+	defer end()
+	synctest.Test(t, func(t *testing.T) { out = run(scheme, seed, longer, program, logger, watchdog) })
 	return out
 }
 
-func run(scheme *runtime.Scheme, seed uint64, longer time.Duration, program Program, logger klog.Logger) *Report {
+func run(scheme *runtime.Scheme, seed uint64, longer time.Duration, program Program, logger klog.Logger, watchdog *watchdog) *Report {
+	watchdog.entered()
 	time.Sleep(time.Until(begin))
 	r := rand.New(rand.NewPCG(seed, 1))
-	h := &history{seed: seed, longer: longer, logger: logger, program: program, check: newChecker()}
+	h := &history{seed: seed, longer: longer, logger: logger, program: program, check: newChecker(), watchdog: watchdog}
 	h.faults = newFaults(h, rand.New(rand.NewPCG(seed, 2)))
 	h.lasting = drawLasting(rand.New(rand.NewPCG(seed, 3)))
 	h.check.lasting = h.lasting
@@ -244,6 +248,7 @@ func (h *history) live(r *rand.Rand, report *Report) error {
 // step lets one step of time pass and checks the result.
 func (h *history) step(r *rand.Rand) error {
 	time.Sleep(step)
+	h.watchdog.stepped()
 	synctest.Wait()
 	h.mu.Lock()
 	felled := h.felled

@@ -41,13 +41,16 @@ func RunScene(t *testing.T, scheme *runtime.Scheme, scene Scene, log io.Writer) 
 		logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(4)))
 	}
 	report := &SceneReport{}
-	synctest.Test(t, func(t *testing.T) { play(scheme, scene, logger, report) })
+	watchdog, end := watchOver(fmt.Sprintf("chaos: the scene of %s, seed %d,", t.Name(), scene.Seed))
+	defer end()
+	synctest.Test(t, func(t *testing.T) { play(scheme, scene, logger, report, watchdog) })
 	return report
 }
 
-func play(scheme *runtime.Scheme, scene Scene, logger klog.Logger, report *SceneReport) {
+func play(scheme *runtime.Scheme, scene Scene, logger klog.Logger, report *SceneReport, watchdog *watchdog) {
+	watchdog.entered()
 	time.Sleep(time.Until(begin))
-	s := &Stage{scene: scene, logger: logger, report: report}
+	s := &Stage{scene: scene, logger: logger, report: report, watchdog: watchdog}
 	w, err := newWorld(scheme, scene.World.setting(scene.Seed), func(string) {})
 	if err != nil {
 		report.Failures = append(report.Failures, err.Error())

@@ -63,9 +63,10 @@ func (w World) setting(seed uint64) setting {
 // Stage is a running scene: its cluster, the product in it, and the notes.
 type Stage struct {
 	*world
-	scene  Scene
-	logger klog.Logger
-	report *SceneReport
+	scene    Scene
+	logger   klog.Logger
+	report   *SceneReport
+	watchdog *watchdog
 
 	running, dying []*process
 	starts         int
@@ -126,6 +127,7 @@ func (s *Stage) Pass(d time.Duration) {
 			next = min(next, max(0, time.Until(s.agenda[0].at)))
 		}
 		time.Sleep(next)
+		s.watchdog.stepped()
 		synctest.Wait()
 		for len(s.agenda) > 0 && !time.Now().Before(s.agenda[0].at) {
 			t := s.agenda[0]
