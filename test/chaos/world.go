@@ -61,9 +61,10 @@ type setting struct {
 	patience, monitor time.Duration
 	// overhead is the share of its memory that a machine keeps at most; 0: the usual. Schedulers plan with 7.5 %.
 	overhead float64
-	// kubelets and cloud change further configuration; each may be nil.
-	kubelets func(*kubelet.Config)
-	cloud    func(*ec2.Config)
+	// kubelets and cloud change further configuration, controllers the connection of Kubernetes' own controllers; each may be nil.
+	kubelets    func(*kubelet.Config)
+	cloud       func(*ec2.Config)
+	controllers func(*kubeapi.Client)
 }
 
 // drawn returns a random setting for a history.
@@ -119,7 +120,11 @@ func newWorld(scheme *runtime.Scheme, s setting, cloudEnds func(providerID strin
 
 // controllers runs the controllers of kube-controller-manager that affect a node's life, and the one that counts disruption budgets.
 func (w *world) controllers(s setting) error {
-	kube := kubernetes.NewForConfigOrDie(w.api.Client().Config())
+	connection := w.api.Client()
+	if s.controllers != nil {
+		s.controllers(connection)
+	}
+	kube := kubernetes.NewForConfigOrDie(connection.Config())
 	w.factory = informers.NewSharedInformerFactory(kube, 0)
 	core := w.factory.Core().V1()
 	nodes, err := nodelifecycle.NewNodeLifecycleController(w.ctx, w.factory.Coordination().V1().Leases(), core.Pods(), core.Nodes(), w.factory.Apps().V1().DaemonSets(),
