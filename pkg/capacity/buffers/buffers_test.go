@@ -60,6 +60,10 @@ func TestSift(t *testing.T) {
 	port.Class = class(func(c *capacity.Class) { c.HostPorts = []corev1.ContainerPort{{HostPort: 80}} })
 	web80 := pod("web")
 	web80.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}
+	sidecar80 := pod("web")
+	sidecar80.Spec.InitContainers = []corev1.Container{{RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{{HostPort: 80}}}}
+	init80 := pod("web")
+	init80.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}
 	for _, tc := range []struct {
 		name string
 		node *capacity.Node
@@ -81,6 +85,8 @@ func TestSift(t *testing.T) {
 		{name: "a pod is there that it must not share a node with", node: node("n", 4, with(pod("web"))), on: []ledger.Chunk{apart}, free: 4, lost: []ledger.LostChunks{{Node: "n", Buffer: "b", N: 1}}},
 		{name: "another pod is", node: node("n", 4, with(pod("api"))), on: []ledger.Chunk{apart}, free: 3},
 		{name: "a pod has its host port", node: node("n", 4, with(web80)), on: []ledger.Chunk{port}, free: 4, lost: []ledger.LostChunks{{Node: "n", Buffer: "b", N: 1}}},
+		{name: "a pod's sidecar has", node: node("n", 4, with(sidecar80)), on: []ledger.Chunk{port}, free: 4, lost: []ledger.LostChunks{{Node: "n", Buffer: "b", N: 1}}},
+		{name: "an init container that ends gives it back", node: node("n", 4, with(init80)), on: []ledger.Chunk{port}, free: 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before, pods := tc.node.Free[corev1.ResourceCPU], len(tc.node.Pods)

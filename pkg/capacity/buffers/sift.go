@@ -84,7 +84,7 @@ func fits(c *capacity.Class, n *capacity.Node) bool {
 		return false
 	}
 	for _, pod := range n.Pods {
-		if repelled(c, pod) || conflict(c.HostPorts, pod) {
+		if repelled(c, pod) || len(c.HostPorts) > 0 && capacity.PortsConflict(c.HostPorts, capacity.HostPorts(pod)) {
 			return false
 		}
 	}
@@ -96,21 +96,6 @@ func fits(c *capacity.Class, n *capacity.Node) bool {
 func repelled(c *capacity.Class, pod *corev1.Pod) bool {
 	other := &capacity.Class{Namespace: pod.Namespace, Labels: pod.Labels}
 	return slices.ContainsFunc(c.AntiAffinity, func(t capacity.PodTerm) bool { return t.TopologyKey == capacity.LabelHostname && t.Selects(other) })
-}
-
-func conflict(ports []corev1.ContainerPort, pod *corev1.Pod) bool {
-	if len(ports) == 0 {
-		return false
-	}
-	for i := range pod.Spec.Containers {
-		for j := range pod.Spec.Containers[i].Ports {
-			taken := &pod.Spec.Containers[i].Ports[j]
-			if taken.HostPort > 0 && slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool { return capacity.PortConflict(&p, taken) }) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // untolerated reports whether a taint keeps pods of the class off the node. The node controller's own taints (not ready, under pressure) pass by
