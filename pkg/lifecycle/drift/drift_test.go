@@ -403,6 +403,34 @@ func TestRound(t *testing.T) {
 	round("the pool's counts have changed")
 }
 
+// A pool is deleted without its claims (--cascade=orphan), and one of the same name is created: what was compared with the first doesn't count for
+// the second.
+func TestPoolThatIsCreatedAgain(t *testing.T) {
+	for _, between := range []bool{true, false} { // whether a round is made while there is no pool
+		t.Run(fmt.Sprintf("a round between: %t", between), func(t *testing.T) {
+			w := newWorld(t)
+			w.want("")
+			np := &karpv1.NodePool{}
+			if err := w.objects.Get(w.ctx, client.ObjectKey{Name: "default"}, np); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.objects.Delete(w.ctx, np); err != nil {
+				t.Fatal(err)
+			}
+			if between {
+				w.want("")
+			}
+			np.UID, np.ResourceVersion = "another", ""
+			anotherLabel(np)
+			karpenter.PoolStamp(np).Put(np.Annotations)
+			if err := w.objects.Create(w.ctx, np); err != nil {
+				t.Fatal(err)
+			}
+			w.want(cloudprovider.NodePoolDrifted)
+		})
+	}
+}
+
 // The instance is recorded before the labels of its type, if the catalogue isn't known yet, as after a restart.
 func TestLabelsThatAreRecordedLater(t *testing.T) {
 	w := newWorld(t)

@@ -17,8 +17,10 @@ type memory struct {
 	mu     sync.Mutex
 	claims map[string]compared
 	pools  map[string]source
-	// revisions grow when a pool's source changes.
+	// revisions are those of the sources in pools, and revision is the last one. It is never used again, nor for another pool: claims of a pool that
+	// is created again have been compared with the old one.
 	revisions map[string]uint64
+	revision  uint64
 	// drifted counts claims, as the metric reports them.
 	drifted map[series]int
 	// next is when the next condition may be changed.
@@ -122,7 +124,8 @@ func (m *memory) observe(now map[string]source) map[string]bool {
 	changed := map[string]bool{}
 	for pool, s := range now {
 		if before, ok := m.pools[pool]; !ok || before != s {
-			m.revisions[pool]++
+			m.revision++
+			m.revisions[pool] = m.revision
 			changed[pool] = true
 		}
 	}
