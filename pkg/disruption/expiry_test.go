@@ -81,7 +81,7 @@ func TestExpiry(t *testing.T) {
 	}{
 		{name: "long before its time nothing happens", machine: lives("1h"), setup: web, after: 49 * time.Minute},
 		{name: "ten minutes before it is closed and its pods get room", machine: lives("1h"), setup: web, after: 50 * time.Minute, closed: true, asked: "web",
-			event: "a Normal ReplacementPlanned: The node is drained by 2026-03-01T13:00:00Z because its expireAfter is over: capacity for its pods (1) is being prepared"},
+			event: "a Normal ReplacementPlanned: The drain of the node begins at 2026-03-01T13:00:00Z at the latest, because its expireAfter is over: capacity for its pods (1) is being prepared"},
 		{name: "what is kept there for CapacityBuffers is given up", machine: lives("1h"), after: 50 * time.Minute, closed: true, asked: "web",
 			setup: func(w *world) { web(w); w.chunks["node-a"] = true }},
 		{name: "a short life: in its last quarter", machine: lives("4m"), setup: web, after: 3 * time.Minute, closed: true, asked: "web"},
@@ -114,7 +114,7 @@ func TestExpiry(t *testing.T) {
 			w.promised["node-a"] = true
 		}},
 		{name: "one whose time was over before is replaced first", machine: lives("1h"), setup: web, after: 5 * time.Hour, closed: true, asked: "web",
-			event: "a Normal ReplacementPlanned: The node is drained by 2026-03-01T17:10:00Z because its expireAfter is over: capacity for its pods (1) is being prepared"},
+			event: "a Normal ReplacementPlanned: The drain of the node begins at 2026-03-01T17:10:00Z at the latest, because its expireAfter is over: capacity for its pods (1) is being prepared"},
 		{name: "for which there is as much time as for others", machine: lives("1h"), setup: web, from: 5 * time.Hour, after: 5*time.Hour + 10*time.Minute, ends: true, closed: true, asked: "web"},
 		{name: "a short life: its last quarter", machine: lives("4m"), setup: web, from: time.Hour, after: time.Hour + time.Minute, ends: true, closed: true, asked: "web"},
 		{name: "but no longer than until its capacity is taken back", machine: lives("1h"), setup: web, from: 2 * time.Hour, taken: 2*time.Hour + 5*time.Minute, after: 2*time.Hour + 5*time.Minute, ends: true, closed: true, asked: "web",

@@ -43,7 +43,7 @@ func TestInterruption(t *testing.T) {
 		lost    bool
 	}{
 		{name: "spot: room is asked for at once", heard: []capacity.Interruption{spot}, asked: "web", note: "2026-03-01T12:00:45Z SpotInterrupted", lost: true,
-			event: "a Warning SpotInterrupted: The node will be drained by 2026-03-01T12:00:45Z: EC2 takes its spot capacity back"},
+			event: "a Warning SpotInterrupted: The drain of the node begins at 2026-03-01T12:00:45Z at the latest: EC2 takes its spot capacity back"},
 		{name: "and left when it is there", heard: []capacity.Interruption{spot}, room: "ready", ends: true, asked: "web", lost: true},
 		{name: "or when there is just time to drain", heard: []capacity.Interruption{spot}, after: 45 * time.Second, ends: true, lost: true,
 			event: "a Normal DisruptionTerminating: Terminating the node: EC2 takes its spot capacity back"},
@@ -74,9 +74,10 @@ func TestInterruption(t *testing.T) {
 			event: "a Warning InterruptionRefuted: A message on the interruption queue says that the instance ends or will be changed; EC2 doesn't confirm that, so it is ignored"},
 		{name: "a message that EC2 can't confirm", asked: "web", lost: true,
 			heard: []capacity.Interruption{{InstanceID: "i-a", Kind: capacity.SpotInterrupted, Ends: epoch.Add(2 * time.Minute), Unconfirmed: true}},
-			event: "a Warning SpotInterrupted: The node will be drained by 2026-03-01T12:00:45Z: EC2 takes its spot capacity back (so says a message on the interruption queue, which EC2 has not confirmed)"},
+			event: "a Warning SpotInterrupted: The drain of the node begins at 2026-03-01T12:00:45Z at the latest: EC2 takes its spot capacity back (so says a message on the interruption queue, which EC2 has not confirmed)"},
 		{name: "maintenance in days: ten minutes for new room", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(96*time.Hour))}, asked: "web",
-			note: "2026-03-01T12:10:00Z MaintenanceScheduled"},
+			note: "2026-03-01T12:10:00Z MaintenanceScheduled",
+			event: "a Warning MaintenanceScheduled: The drain of the node begins at 2026-03-01T12:10:00Z at the latest, unless its pool's disruption is paused or maxTerminationsPerMinute delays it: EC2 has scheduled a change of its machine"},
 		{name: "then it is drained", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(96*time.Hour))}, after: 10 * time.Minute, ends: true},
 		{name: "maintenance in five minutes", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(5*time.Minute))}, asked: "web",
 			note: "2026-03-01T12:03:45Z MaintenanceScheduled"},

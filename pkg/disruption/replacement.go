@@ -237,7 +237,7 @@ func (r *replacements) prepare(ctx context.Context, d *decision, avoid []string,
 		begun = &replacedNode{node: d.node.Name}
 		r.begun[d.uid()] = begun
 		if len(moving) > 0 {
-			r.terminations.event(d.candidate, reasonReplace, fmt.Sprintf("The node is drained by %s because %s: capacity for its pods (%d) is being prepared", d.at.UTC().Format(time.RFC3339), d.message, len(moving)))
+			r.terminations.event(d.candidate, reasonReplace, fmt.Sprintf("The drain of the node begins at %s at the latest, because %s: capacity for its pods (%d) is being prepared", d.at.UTC().Format(time.RFC3339), d.message, len(moving)))
 		}
 		klog.FromContext(ctx).V(2).Info("Replacing a node", "node", klog.KObj(d.node), "nodeClaim", d.claim.Name, "pods", len(moving), "reason", d.reason)
 	}

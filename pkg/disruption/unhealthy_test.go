@@ -76,7 +76,7 @@ func TestUnhealthy(t *testing.T) {
 	}{
 		{name: "tolerated", setup: []func(*world){kernel, web}, room: "ready", after: []int{9}},
 		{name: "its pods get room first", setup: []func(*world){kernel, web}, after: []int{10, 19}, closed: true, asked: "web",
-			event: "a0 Normal ReplacementPlanned: The node is drained by 2026-03-01T12:20:00Z because it is unhealthy: its condition KernelReady is False since 2026-03-01T12:00:00Z"},
+			event: "a0 Normal ReplacementPlanned: The drain of the node begins at 2026-03-01T12:20:00Z at the latest, because it is unhealthy: its condition KernelReady is False since 2026-03-01T12:00:00Z"},
 		{name: "then it is drained, which takes five minutes at most", setup: []func(*world){kernel, web}, room: "ready", after: []int{10}, ends: true, closed: true, asked: "web", deadline: minutes(15)},
 		{name: "without room after ten minutes", setup: []func(*world){kernel, web}, room: "limit reached", after: []int{10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}, ends: true, closed: true, asked: "web", deadline: minutes(25)},
 		{name: "nor at once after a pause", setup: []func(*world){kernel, web}, room: "limit reached", after: []int{10, 11, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69}, closed: true, asked: "web"},

@@ -96,7 +96,7 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 		}
 	case interrupted != "":
 		by, why, _ := strings.Cut(interrupted, " ")
-		a.Kind, a.Summary = NodeInterrupted, fmt.Sprintf("is taken back by the cloud (%s): it is drained by %s", why, by)
+		a.Kind, a.Summary = NodeInterrupted, fmt.Sprintf("is taken back by the cloud (%s): its drain begins at %s at the latest", why, by)
 	case slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.DisruptedTaintKey }):
 		a.Kind, a.Summary = NodeDisrupted, "is going to be drained: it has the taint "+karpv1.DisruptedTaintKey
 		if why := conditionOf(nc.Status.Conditions, karpv1.ConditionTypeDisruptionReason); why != nil {

@@ -66,8 +66,8 @@ const (
 	// AnnotationPurchase on a NodeClaim is written and read by the spending guard: the round and the workloads its instance was launched for,
 	// guard.Purchase in the same encoding. Internal.
 	AnnotationPurchase = "dovetail.sh/purchase"
-	// AnnotationInterrupted on a NodeClaim is written when the cloud announces the end of its instance, and read by disruption: the
-	// time by which the node is drained and why, "2026-11-21T22:45:00Z SpotInterrupted". Internal.
+	// AnnotationInterrupted on a NodeClaim is written when the cloud announces the end of its instance, and read by disruption:
+	// when the drain of the node begins at the latest and why, "2026-11-21T22:45:00Z SpotInterrupted". Internal.
 	AnnotationInterrupted = "dovetail.sh/interrupted"
 	// AnnotationRebalanceRecommended on a NodeClaim is written when EC2 first recommends to leave its instance's spot capacity, and read by
 	// disruption: when that was. Internal.

@@ -40,7 +40,7 @@ var kinds = map[capacity.InterruptionKind]struct {
 // Why says what a kind means, as a clause; empty: the kind is unknown.
 func Why(kind capacity.InterruptionKind) string { return kinds[kind].why }
 
-// Of returns what is recorded on a claim about an interruption: by when its node is drained, and why.
+// Of returns what is recorded on a claim about an interruption: when the drain of its node begins at the latest, and why.
 func Of(claim *karpv1.NodeClaim) (at time.Time, kind capacity.InterruptionKind, ok bool) {
 	when, what, _ := strings.Cut(claim.Annotations[objects.AnnotationInterrupted], " ")
 	at, err := time.Parse(time.RFC3339, when)
@@ -118,11 +118,15 @@ func (i *Recorder) note(ctx context.Context, claim *karpv1.NodeClaim, x capacity
 	if err := i.annotate(ctx, claim, objects.AnnotationInterrupted, at.UTC().Format(time.RFC3339)+" "+string(x.Kind)); err != nil {
 		return err
 	}
-	doubt := ""
+	unless, doubt := "", ""
+	if x.Kind == capacity.MaintenanceScheduled {
+		unless = ", unless its pool's disruption is paused or maxTerminationsPerMinute delays it"
+	}
 	if x.Unconfirmed {
 		doubt = " (so says a message on the interruption queue, which EC2 has not confirmed)"
 	}
-	i.cfg.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The node will be drained by %s: %s%s", at.UTC().Format(time.RFC3339), means.why, doubt)
+	i.cfg.Recorder.Eventf(claim, nil, corev1.EventTypeWarning, string(x.Kind), "Check", "The drain of the node begins at %s at the latest%s: %s%s",
+		at.UTC().Format(time.RFC3339), unless, means.why, doubt)
 	klog.FromContext(ctx).Info("An instance is interrupted", "nodeClaim", claim.Name, "node", claim.Status.NodeName, "instance", x.InstanceID, "kind", x.Kind, "drainBy", at)
 	i.cfg.Changed()
 	return nil
