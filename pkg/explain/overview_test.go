@@ -46,6 +46,21 @@ func TestOverviewWithinAWidth(t *testing.T) {
 	}
 }
 
+// How much a NodeClaim has free isn't known before its instance type is: 0 would say that no pod fits.
+func TestFreeOfANodeClaimOfUnknownType(t *testing.T) {
+	o := &Overview{Nodes: []NodeUse{
+		{Name: "claim", State: stateLaunching, Reserved: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}},
+		{Name: "full", State: "Ready", Requested: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")},
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}},
+	}}
+	rows := o.NodeRows()
+	for i, want := range []string{"0 3 - 0.0 GiB 0.0 GiB -", "4 0 0 8.0 GiB 0.0 GiB 0.0 GiB"} {
+		if got := strings.Join(rows[i+1][9:], " "); got != want {
+			t.Errorf("%s: CPU and memory requested, reserved and free are %q, want %q", o.Nodes[i].Name, got, want)
+		}
+	}
+}
+
 // Nodes of EKS's managed node groups say in a label of their own what they are.
 func TestCapacityTypeOfAManagedNodeGroup(t *testing.T) {
 	for _, tc := range []struct{ karpenter, eks, want string }{

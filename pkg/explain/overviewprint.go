@@ -156,8 +156,11 @@ func (o *Overview) NodeRows() [][]string {
 		}
 		row := []string{n.Name, orDash(n.Pool), orDash(n.Type), orDash(n.CapacityType), orDash(n.Zone), n.State, age, price, fmt.Sprint(n.Pods)}
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			free := *resource.NewMilliQuantity(n.Free(name), resource.DecimalSI)
-			row = append(row, Amount(name, n.Requested[name]), Amount(name, n.Reserved[name]), Amount(name, free))
+			free := "-" // not known before the instance type is
+			if _, known := n.Allocatable[name]; known {
+				free = Amount(name, *resource.NewMilliQuantity(n.Free(name), resource.DecimalSI))
+			}
+			row = append(row, Amount(name, n.Requested[name]), Amount(name, n.Reserved[name]), free)
 		}
 		rows = append(rows, row)
 	}
