@@ -10,6 +10,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
@@ -74,6 +75,11 @@ func TestEmptyPools(t *testing.T) {
 			gone: []capacity.OfferKey{a, offer("c5.large", "a", od), offer("c5.large", "a", spot)}, there: []capacity.OfferKey{b},
 		},
 		{
+			name: "a type that takes no encrypted volumes is out in every zone and capacity type", code: "EncryptedVolumesNotSupported", capacityType: od,
+			want: capacity.ErrInsufficientCapacity,
+			gone: []capacity.OfferKey{a, b, offer("m5.large", "c", spot)}, there: []capacity.OfferKey{offer("c5.large", "a", od), offer("c5.large", "a", spot)},
+		},
+		{
 			name: "throttled inside the answer", code: "RequestLimitExceeded", capacityType: od, want: capacity.ErrThrottled, there: []capacity.OfferKey{a},
 		},
 		{
@@ -123,6 +129,32 @@ func TestEmptyPools(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A type that takes no encrypted volumes is out for the class that has them, at once and longer than capacity that has run out, and for no other class.
+func TestTypeWithoutEncryptedVolumes(t *testing.T) {
+	w := newWorld(t, func(c *Config, _ *sim.Config) { c.ExhaustedFor = time.Nanosecond })
+	for _, name := range []string{"default", "plain"} {
+		w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.UID = name, types.UID("uid-"+name) }))
+		w.types(name)
+	}
+	w.sim.SetCapacity("m5.large", sim.Any, sim.Any, 0)
+	for _, zone := range []string{"a", "b", "c"} {
+		w.sim.SetCapacityError("m5.large", "us-west-2"+zone, "on-demand", "EncryptedVolumesNotSupported")
+	}
+	wanted, other := offer("m5.large", "a", "on-demand"), offer("c5.large", "a", "on-demand")
+	w.sim.SetCapacity("c5.large", "us-west-2a", "on-demand", 1)
+	res, err := w.Launch(w.ctx, w.prepared(newBatch("t", "on-demand", 2, wanted, other)))
+	if err != nil || len(res.Instances) != 1 || !slices.Contains(res.Exhausted, wanted) {
+		t.Fatalf("Launch gives %+v, %v; want one instance of the other type, and this type exhausted", res, err)
+	}
+	for _, name := range []string{"default", "plain"} {
+		for _, o := range typeOf(w.types(name), "m5.large").Offers {
+			if o.Available != (name == "plain") {
+				t.Errorf("class %s: %+v", name, o)
+			}
+		}
 	}
 }
 

@@ -20,8 +20,8 @@ const noSpotRole = "spot instances can't be launched before the account has the 
 // fleetErrors is the meaning of the Errors in a fleet's answer.
 type fleetErrors struct {
 	scopes []unavailable.Scope
-	// reservations that are full.
-	reservations []string
+	// reservations that are full; incompatible are instance types that EC2 can't launch with the volumes of the class.
+	reservations, incompatible []string
 	// said are the distinct codes, each with its first message and its count.
 	said []fleetError
 	// stale: EC2 doesn't know a launch template or an image of the request. image: it doesn't know an image.
@@ -80,6 +80,11 @@ func readFleet(errs []ec2types.CreateFleetError, w *capacity.LaunchBatch, group 
 				if o.ReservationID != "" && o.InstanceType == pool.InstanceType && o.Zone == pool.Zone {
 					f.reservations = append(f.reservations, o.ReservationID)
 				}
+			}
+		case c == sdk.CodeNoEncryption:
+			f.insufficient = true
+			if pool.InstanceType != "" {
+				f.incompatible = append(f.incompatible, pool.InstanceType)
 			}
 		case sdk.IsInsufficientCapacity(err), c == "InvalidFleetConfiguration":
 			// InvalidFleetConfiguration is the fleet's code for a type that is not offered in a zone.

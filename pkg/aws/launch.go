@@ -58,6 +58,7 @@ func (l *launcher) launch(ctx context.Context, w capacity.LaunchBatch) (capacity
 	}
 	f := readFleet(out.Errors, &w, l.groupOf(w.NodeClass))
 	l.exhausted.Add(f.scopes...)
+	l.exhausted.Incompatible(w.NodeClass, f.incompatible...)
 	l.counts.Update(func(left map[string]int) {
 		for _, id := range f.reservations {
 			left[id] = 0
@@ -240,7 +241,7 @@ func (l *launcher) groupOf(nodeClass string) string {
 
 // gone returns the launch batch's offerings that are unavailable now, if the answer made any of them so.
 func (l *launcher) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.OfferKey {
-	if len(f.scopes) == 0 && len(f.reservations) == 0 {
+	if len(f.scopes)+len(f.reservations)+len(f.incompatible) == 0 {
 		return nil
 	}
 	left := *l.counts.Left()
@@ -249,7 +250,7 @@ func (l *launcher) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.Offe
 	group := l.groupOf(w.NodeClass)
 	var out []capacity.OfferKey
 	for _, o := range w.Offers {
-		if x.Has(o.CapacityType, o.InstanceType, o.Zone, group) || r != nil && !hasAddresses(r, o.Zone, x) || o.ReservationID != "" && left[o.ReservationID] == 0 {
+		if x.Has(o.CapacityType, o.InstanceType, o.Zone, group) || slices.Contains(f.incompatible, o.InstanceType) || r != nil && !hasAddresses(r, o.Zone, x) || o.ReservationID != "" && left[o.ReservationID] == 0 {
 			out = append(out, o)
 		}
 	}

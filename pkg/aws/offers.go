@@ -271,7 +271,7 @@ func (n *offered) availability() func(*capacity.InstanceType, capacity.Offer) ca
 	}
 	group := n.from.placement.ID
 	return func(t *capacity.InstanceType, o capacity.Offer) capacity.Offer {
-		o.Available, o.Remaining = zones[o.Zone] && !n.gone.Has(o.CapacityType, t.Name, o.Zone, group) && !n.gone.NotJoined(n.from.class.Name, o.CapacityType, t.Name, o.Zone), 0
+		o.Available, o.Remaining = zones[o.Zone] && !n.gone.Has(o.CapacityType, t.Name, o.Zone, group) && !n.gone.Avoided(n.from.class.Name, o.CapacityType, t.Name, o.Zone), 0
 		o.Unsettled, o.Leaving = n.gone.Unsettled(o.CapacityType, t.Name, o.Zone, group), n.gone.Recommended(o.CapacityType, t.Name, o.Zone)
 		if o.ReservationID != "" {
 			o.Remaining = (*n.left)[o.ReservationID]

@@ -27,7 +27,7 @@ func TestOffersThatWentWrong(t *testing.T) {
 	silent, taken := offer("m5.large", "a", "on-demand"), offer("m5.large", "a", "spot")
 	avoided := func(class string) bool {
 		p.expire()
-		return p.State().NotJoined(class, "on-demand", "m5.large", silent.Zone)
+		return p.State().Avoided(class, "on-demand", "m5.large", silent.Zone)
 	}
 	p.NotJoined("broken", silent)
 	p.Interrupted(taken)

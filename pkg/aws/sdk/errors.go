@@ -35,6 +35,7 @@ const (
 	CodeNoAddresses          = "InsufficientFreeAddressesInSubnet"
 	CodeReservationExceeded  = "ReservationCapacityExceeded"
 	CodeNoSpotRole           = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+	CodeNoEncryption         = "EncryptedVolumesNotSupported" // by the instance type; an account may encrypt all volumes
 	codeFleetQuota           = "MaxFleetCountExceeded"
 )
 

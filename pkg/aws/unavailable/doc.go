@@ -1,3 +1,3 @@
-// Package unavailable remembers for which offerings EC2 had no capacity lately, and which ones it recommends to leave. It keeps that in memory
-// only: after a restart every offering is tried again.
+// Package unavailable remembers for which offerings EC2 had no capacity lately, which ones a node class avoids, and which ones EC2 recommends to leave. It
+// keeps that in memory only: after a restart every offering is tried again.
 package unavailable

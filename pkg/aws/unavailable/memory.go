@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// notJoinedFor is how long an offering is unavailable to a node class after an instance of both has not become a node in time.
-	notJoinedFor = 15 * time.Minute
+	// avoidedFor is how long an offering is unavailable to a node class after an instance of both has not become a node in time, and an instance type
+	// that can't be launched from the class.
+	avoidedFor = 15 * time.Minute
 	// settlesAfter is how long capacity must have been available again before nodes for which no pod waits (consolidation's) are launched in it.
 	settlesAfter = 30 * time.Minute
 	// leavingFor is how long other offerings are preferred to one that EC2 has recommended to leave.
@@ -27,7 +28,7 @@ type Scope struct {
 	CapacityType, InstanceType, Zone string
 	Subnet                           string
 	Group                            string
-	nodeClass                        string // set only for what has not become a node
+	nodeClass                        string // set only for what the class avoids; {type, class} is an instance type that can't be launched from it
 }
 
 // scopeOf returns the scope of one offering.
@@ -58,7 +59,7 @@ type State struct {
 	// settles is when capacity that was unavailable will have been available for settlesAfter. leaving is until when EC2's recommendation
 	// to leave a scope counts.
 	settles, leaving map[Scope]time.Time
-	notJoined        map[Scope]time.Time // until when a class avoids a scope in which its instance has not become a node
+	avoided          map[Scope]time.Time // until when a class avoids a scope
 	next             time.Time           // the earliest end of anything; zero: none
 }
 
@@ -103,7 +104,21 @@ func extend(all map[Scope]time.Time, s Scope, end time.Time) {
 func (e *Memory) NotJoined(nodeClass string, o capacity.OfferKey) {
 	s := scopeOf(o)
 	s.nodeClass = nodeClass
-	e.change(func(x *State, now time.Time) { extend(x.notJoined, s, now.Add(notJoinedFor)) })
+	e.change(func(x *State, now time.Time) { extend(x.avoided, s, now.Add(avoidedFor)) })
+	e.changed()
+}
+
+// Incompatible records that EC2 can't launch instance types from a node class, whatever the zone and capacity type: they don't support what the class
+// asks for. Other classes may still use them, and so may this one after a change, which isn't noticed.
+func (e *Memory) Incompatible(nodeClass string, instanceTypes ...string) {
+	if len(instanceTypes) == 0 {
+		return
+	}
+	e.change(func(x *State, now time.Time) {
+		for _, t := range instanceTypes {
+			extend(x.avoided, Scope{InstanceType: t, nodeClass: nodeClass}, now.Add(avoidedFor))
+		}
+	})
 	e.changed()
 }
 
@@ -135,7 +150,7 @@ func (e *Memory) change(f func(x *State, now time.Time)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old := e.State()
-	x := &State{until: copied(old.until), settles: copied(old.settles), leaving: copied(old.leaving), notJoined: copied(old.notJoined)}
+	x := &State{until: copied(old.until), settles: copied(old.settles), leaving: copied(old.leaving), avoided: copied(old.avoided)}
 	f(x, e.clock.Now())
 	for _, all := range x.all() {
 		for _, t := range all {
@@ -150,7 +165,7 @@ func (e *Memory) change(f func(x *State, now time.Time)) {
 
 // all returns everything that ends by itself.
 func (x *State) all() []map[Scope]time.Time {
-	return []map[Scope]time.Time{x.until, x.settles, x.leaving, x.notJoined}
+	return []map[Scope]time.Time{x.until, x.settles, x.leaving, x.avoided}
 }
 
 func copied(all map[Scope]time.Time) map[Scope]time.Time {
@@ -175,10 +190,15 @@ func (x *State) Recommended(capacityType, instanceType, zone string) bool {
 	return yes
 }
 
-// NotJoined reports whether an instance of the node class in a pool has failed to become a node within the last quarter of an hour.
-func (x *State) NotJoined(nodeClass, capacityType, instanceType, zone string) bool {
-	_, yes := x.notJoined[Scope{CapacityType: capacityType, InstanceType: instanceType, Zone: zone, nodeClass: nodeClass}]
-	return yes
+// Avoided reports whether within the last quarter of an hour an instance of the node class in a pool has failed to become a node, or the instance type
+// could not be launched from the class.
+func (x *State) Avoided(nodeClass, capacityType, instanceType, zone string) bool {
+	if len(x.avoided) == 0 {
+		return false
+	}
+	_, notJoined := x.avoided[Scope{CapacityType: capacityType, InstanceType: instanceType, Zone: zone, nodeClass: nodeClass}]
+	_, incompatible := x.avoided[Scope{InstanceType: instanceType, nodeClass: nodeClass}]
+	return notJoined || incompatible
 }
 
 // within reports whether some scopes include a pool.

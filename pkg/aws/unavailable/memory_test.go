@@ -80,16 +80,42 @@ func TestNotJoined(t *testing.T) {
 		c.SetTime(time.Unix(seconds, 0))
 		e.Expire()
 		x := e.State()
-		if x.NotJoined("team-a", "spot", "m5.large", "a") != want {
+		if x.Avoided("team-a", "spot", "m5.large", "a") != want {
 			t.Errorf("after %d s: not joined is %v", seconds, !want)
 		}
-		if x.NotJoined("team-b", "spot", "m5.large", "a") || x.NotJoined("team-a", "spot", "m5.large", "b") || x.Has("spot", "m5.large", "a", "") || x.Unsettled("spot", "m5.large", "a", "") {
+		if x.Avoided("team-b", "spot", "m5.large", "a") || x.Avoided("team-a", "spot", "m5.large", "b") || x.Has("spot", "m5.large", "a", "") || x.Unsettled("spot", "m5.large", "a", "") {
 			t.Errorf("after %d s: others suffer: %+v", seconds, x)
 		}
 	}
 	at(0, true)
 	at(899, true)
 	at(900, false)
+	if changes != 1 {
+		t.Errorf("%d changes, want 1", changes)
+	}
+}
+
+// An instance type that can't be launched from a class is out for this class, in all zones and capacity types, for a while.
+func TestIncompatible(t *testing.T) {
+	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	changes := 0
+	e := New(c, 3*time.Minute, func() { changes++ })
+	e.Incompatible("team-a")
+	e.Incompatible("team-a", "m1.small", "m1.large")
+	for _, seconds := range []int64{0, 899, 900} {
+		want := seconds < 900
+		c.SetTime(time.Unix(seconds, 0))
+		e.Expire()
+		x := e.State()
+		for _, typ := range []string{"m1.small", "m1.large"} {
+			if x.Avoided("team-a", "spot", typ, "a") != want || x.Avoided("team-a", "on-demand", typ, "b") != want {
+				t.Errorf("after %d s: %s is avoided: %v", seconds, typ, !want)
+			}
+			if x.Avoided("team-b", "spot", typ, "a") || x.Avoided("team-a", "spot", "m5.large", "a") || x.Has("spot", typ, "a", "") {
+				t.Errorf("after %d s: others suffer: %+v", seconds, x)
+			}
+		}
+	}
 	if changes != 1 {
 		t.Errorf("%d changes, want 1", changes)
 	}
