@@ -97,7 +97,10 @@ func (b *boundPods) killOne(ctx context.Context, p *corev1.Pod, node string) err
 	err := b.kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &p.UID},
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return nil // the pod was gone already; after a conflict another one has its name
+	case err != nil:
 		return fmt.Errorf("deleting pod %s on node %s, which has no kubelet: %w", klog.KObj(p), node, err)
 	}
 	klog.FromContext(ctx).V(3).Info("Deleted a pod whose node has no kubelet", "pod", klog.KObj(p), "node", node)
