@@ -181,7 +181,7 @@ func (w *Writer) refusedNodes(now time.Time) map[guard.Key]*corev1.Node {
 	return ask
 }
 
-// CountCost sets the metrics of what nodes cost, and of how many breakers are open.
+// CountCost sets the metrics of what nodes cost, and of how many breakers pause launches.
 func (w *Writer) CountCost() {
 	sum := w.guard.Cost(w.All())
 	there := map[string]bool{}
@@ -205,13 +205,13 @@ func (w *Writer) CountCost() {
 	breakersOpen.Set(float64(w.pausing()))
 }
 
-// pausing returns how many breakers pause launches.
+// pausing returns how many breakers pause launches. Breakers of repairs don't.
 func (w *Writer) pausing() (open int) {
 	g := w.guard
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, b := range g.state.breakers.Breakers() {
-		if b.Open() && !b.Trial {
+		if b.Open() && !b.Trial && !b.Key.Repair() {
 			open++
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/component-base/metrics/testutil"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
@@ -111,4 +113,28 @@ func TestServedIsRecorded(t *testing.T) {
 	if !slices.Equal(p.saved, []string{"c"}) {
 		t.Errorf("written for %v", p.saved)
 	}
+}
+
+// The metric counts breakers that pause launches. One of repairs pauses none.
+func TestBreakersOfRepairsPauseNoLaunches(t *testing.T) {
+	p := newPurse(t, Config{})
+	w := p.writer()
+	w.All = func() map[string]*capacity.Claim { return nil }
+	expect := func(when string, want float64) {
+		t.Helper()
+		w.CountCost()
+		if got, err := testutil.GetGaugeMetricValue(breakersOpen); err != nil || got != want {
+			t.Errorf("%s: %v breakers pause launches, want %v; %v", when, got, want, err)
+		}
+	}
+	p.Repaired("a", "pool", "NotReady", p.clock.Now().Add(-100*time.Hour))
+	p.clock.Step(time.Hour)
+	replaced := p.clock.Now().Add(-10 * time.Minute)
+	p.Repaired("b", "pool", "NotReady", replaced)
+	if p.HoldsRepair("pool", replaced) == nil {
+		t.Fatal("repairs are not paused")
+	}
+	expect("repairs are paused", 0)
+	p.opens(badPods, thrown)
+	expect("launches are paused, too", 1)
 }
