@@ -177,14 +177,14 @@ func (c *Changes) anyOpen() bool {
 	return g.state.anyOpen()
 }
 
-// poolWide returns the pool-wide breakers of which the workload is a member (guard.Breaker.Members).
+// poolWide returns the open pool-wide breakers of which the workload is a member (guard.Breaker.Members). A closed one keeps its members.
 func (c *Changes) poolWide(w guard.Workload) map[guard.Key]bool {
 	g := c.guard
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	wide := map[guard.Key]bool{}
 	for _, b := range g.state.breakers.Breakers() {
-		if b.Key.PoolWide() && slices.Contains(b.Members, w) {
+		if b.Open() && b.Key.PoolWide() && slices.Contains(b.Members, w) {
 			wide[b.Key] = true
 		}
 	}

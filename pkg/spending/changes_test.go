@@ -366,3 +366,32 @@ func TestPausedPoolIsProbedForItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// A change is not recorded for a pool-wide breaker that has closed: nothing fails for a pool as a whole before there is a breaker, so it would
+// only take the place of a change that machines may be excused by.
+func TestAClosedPoolWideBreakerHearsOfNoChange(t *testing.T) {
+	p := newPurse(t, Config{})
+	wide, now := guard.PoolKey("pool", "x"), p.clock.Now()
+	p.mu.Lock()
+	for i := range 3 {
+		w, name := guard.Workload{Namespace: "d", Owner: fmt.Sprint("Deployment/app", i)}, fmt.Sprint("m", i)
+		p.state.breakers.Buy(name, guard.Bought{Purchase: guard.Purchase{Round: name, Workloads: []guard.Workload{w}}, Pool: "pool", At: now})
+		p.state.breakers.Fail(name, guard.Fault{Cause: "x", Message: "x"}, now)
+		p.state.breakers.End(name, now)
+	}
+	p.mu.Unlock()
+	member := guard.Workload{Namespace: "d", Owner: "Deployment/app1"}
+	if got := p.Changes.poolWide(member); !got[wide] || len(got) != 1 {
+		t.Fatalf("open: a change of the workload concerns %v, want %v", got, wide)
+	}
+	p.mu.Lock()
+	p.state.breakers.Buy("probe", guard.Bought{Purchase: guard.Purchase{Round: "probe", Workloads: []guard.Workload{member}, Probes: []guard.Key{wide}}, Pool: "pool", At: now})
+	p.state.breakers.Serve("probe", member, now)
+	p.mu.Unlock()
+	if b := p.state.breaker(wide); b == nil || b.Open() || !slices.Contains(b.Members, member) {
+		t.Fatalf("the probe served: breaker %+v, want a closed one with its members", b)
+	}
+	if got := p.Changes.poolWide(member); len(got) > 0 {
+		t.Errorf("closed: a change of the workload concerns %v", got)
+	}
+}
