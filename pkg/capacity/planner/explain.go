@@ -151,6 +151,9 @@ func (r *run) explainOthers(u *podBatch, n *node, e *explanation) {
 
 // whyNot returns the first reason why an existing node takes no pod of the batch, worded to follow a number of nodes.
 func (r *run) whyNot(u *podBatch, n *node) string {
+	if n.view.Closed {
+		return "about to be removed or not registered in time"
+	}
 	if n.view.Unschedulable && !capacity.Tolerates(u.Tolerations, &unschedulableTaint) {
 		return "cordoned"
 	}

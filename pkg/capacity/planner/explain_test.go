@@ -46,6 +46,16 @@ func TestExplain(t *testing.T) {
 			it is on node flight, which is being launched and has capacity for it
 			1 of the nodes that were tried before it don't take it: 1 with too little cpu
 			`},
+		{name: "nodes that are being removed or are late", pod: "web-0", view: func(t *testing.T) *capacity.View {
+			removed, late := testNode("removed", "a", 8, 8), testNode("late", "a", 8, 8)
+			late.InFlight = true
+			removed.Closed, late.Closed = true, true
+			return viewOf(t, 1, asking("web", "cpu=100", on(capacity.LabelZone, "a")), testNode("small", "a", 8, 8), removed, late)
+		}, want: `
+			it fits nowhere
+			3 of the nodes that are there don't take it: 2 about to be removed or not registered in time, 1 with too little cpu
+			pool default: none of 12 instance types has capacity for it: cpu 100 requested, 15900m at most
+			`},
 		{name: "spread, affinity and preferences", pod: "web-1", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 3, asking("web", "cpu=1800m", withSpread(capacity.LabelZone), preferring(capacity.LabelZone, "nowhere"), away("db", capacity.LabelZone)),
 				testNode("n1", "a", 0, 8, running("web")), testNode("n2", "c", 0, 8), testNode("n3", "b", 0, 8))
