@@ -90,6 +90,12 @@ func (j *journal) joins(c *karpv1.NodeClaim, class string, pods ...*corev1.Pod) 
 	j.write(watch.Modified, c)
 }
 
+const groupAnnotation = "group" // of a pod in a journal: the group that it is planned in
+
+func inGroup(name string) podOpt {
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{groupAnnotation: name} }
+}
+
 func plan(c *karpv1.NodeClaim, class string, pods []*corev1.Pod) {
 	var slots []map[string]any
 	for i, p := range pods {
@@ -97,7 +103,8 @@ func plan(c *karpv1.NodeClaim, class string, pods []*corev1.Pod) {
 			slots = append(slots, map[string]any{"class": class, "order": i, "owner": "owner-a"})
 			continue
 		}
-		slots = append(slots, map[string]any{"class": class, "order": i, "pod": map[string]string{"uid": string(p.UID), "namespace": p.Namespace, "name": p.Name}})
+		slots = append(slots, map[string]any{"class": class, "order": i, "group": p.Annotations[groupAnnotation],
+			"pod": map[string]string{"uid": string(p.UID), "namespace": p.Namespace, "name": p.Name}})
 	}
 	data, err := json.Marshal(slots)
 	if err != nil {
@@ -126,11 +133,12 @@ func (j *journal) launch(c *karpv1.NodeClaim, node, cpu string) *corev1.Node {
 }
 
 // launchForTwo records a launch for two pods of 4 GiB with 9 GiB for them, its registration with so much, and that one of them goes to another node.
-func (j *journal) launchForTwo(memory string) {
+// The options are the other's.
+func (j *journal) launchForTwo(memory string, opts ...podOpt) {
 	big := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("4Gi")
 	}
-	a, b := j.pod("a", "1", big), j.pod("b", "1", big)
+	a, b := j.pod("a", "1", big), j.pod("b", "1", append(opts, big)...)
 	n1 := j.launch(j.claim("c1", "k", a, b), "n1", "2")
 	j.bind(a, "n1")
 	n1.Labels[karpv1.NodeRegisteredLabelKey] = "true"
