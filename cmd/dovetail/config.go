@@ -164,7 +164,8 @@ func (c *schedulerConfig) apply(s *offline.Settings) {
 	s.Plan.NodeSurcharge, s.Plan.PriceFactor = c.args.NodeSurchargeDollarsPerHour, c.args.PriceFactors
 }
 
-// sizes returns the settings that influence the size of nodes.
+// sizes returns the settings that influence which nodes there can be, and their size.
 func (c *schedulerConfig) sizes() aws.OfflineConfig {
-	return aws.OfflineConfig{VMMemoryOverheadPercent: *c.args.VMMemoryOverheadPercent, ReservedENIs: c.args.ReservedENIs, PrefixDelegation: c.args.PrefixDelegation}
+	return aws.OfflineConfig{VMMemoryOverheadPercent: *c.args.VMMemoryOverheadPercent, ReservedENIs: c.args.ReservedENIs, PrefixDelegation: c.args.PrefixDelegation,
+		ManagedBy: c.args.Name}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -172,15 +173,27 @@ func manyTags(n int) map[string]string {
 // A class with the maximum number of tags launches, and its instance also gets the tag of its claim. With one tag more the class is
 // not Ready, because the launch would succeed but the claim's tag be refused.
 func TestAsManyTagsAsEC2Takes(t *testing.T) {
-	w := newWorld(t)
+	for managedBy, most := range map[string]int{"": 43, "red": 42} { // a name is a tag, too
+		t.Run("a Dovetail called "+strconv.Quote(managedBy), func(t *testing.T) { testMostTags(t, managedBy, most) })
+	}
+}
+
+func testMostTags(t *testing.T, managedBy string, most int) {
+	w := newWorld(t, func(c *Config, _ *sim.Config) { c.ManagedBy = managedBy })
+	with := func(n int, key string) map[string]string {
+		m := manyTags(n)
+		m[key] = "mine"
+		return m
+	}
 	for _, tt := range []struct {
 		name string
 		tags map[string]string
 		fits bool
 	}{
-		{"most", manyTags(43), true},
-		{"one-more", manyTags(44), false},
-		{"its-own-name", func() map[string]string { m := manyTags(43); m["Name"] = "mine"; return m }(), true},
+		{"most", manyTags(most), true},
+		{"one-more", manyTags(most + 1), false},
+		{"its-own-name", with(most, "Name"), true},
+		{"our-name", with(most, objects.TagManagedBy), true}, // it is overwritten, or removed if the Dovetail has no name
 		{"long", map[string]string{strings.Repeat("k", 128): strings.Repeat("v", 256)}, true},
 	} {
 		w.SetNodeClass(nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Name, nc.Spec.Tags = tt.name, tt.tags }))

@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/manifests"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -142,7 +143,7 @@ func TestExamples(t *testing.T) {
 		if nc == nil {
 			t.Fatalf("there is no class %s", name)
 		}
-		if _, _, err := settingsOfClass(nc, nodesize.Config{}); err != nil {
+		if _, _, err := settingsOfClass(nc, nodesize.Config{}, ownership.Owner{Cluster: "films"}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -68,8 +68,7 @@ func (l *launcher) request(ctx context.Context, r *resolved, w *capacity.LaunchB
 	if err != nil {
 		return nil, err
 	}
-	tags := l.owner.LaunchTags(r.class, w.Pool)
-	tags[objects.TagLaunchBatch] = w.Token
+	tags := l.owner.BatchTags(r.class, w.Pool, w.Token)
 	in := &ec2.CreateFleetInput{
 		Type: ec2types.FleetTypeInstant, Context: r.class.Spec.Context, LaunchTemplateConfigs: configs,
 		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{},

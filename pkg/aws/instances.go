@@ -261,10 +261,6 @@ func providerID(zone, id string) string { return "aws:///" + zone + "/" + id }
 
 // TagClaim tags an instance with its NodeClaim.
 func (l *instances) TagClaim(ctx context.Context, id, claim, nodeName string) error {
-	tags := map[string]string{ec2nc.NodeClaimTagKey: claim}
-	if nodeName != "" {
-		tags[ec2nc.NameTagKey] = nodeName
-	}
-	_, err := l.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sdk.SortedTags(tags)})
+	_, err := l.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: sdk.SortedTags(ownership.ClaimTags(claim, nodeName))})
 	return sdk.Wrap(err, "tagging instance "+id)
 }

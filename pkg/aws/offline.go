@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/reported"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/unavailable"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -27,11 +28,12 @@ import (
 type Offline struct {
 	region     string
 	sizes      nodesize.Config
+	owner      ownership.Owner
 	regionData *catalog.Region
 	zones      []string
 }
 
-// OfflineConfig holds the scheduler's settings that influence the size of nodes.
+// OfflineConfig holds the scheduler's settings that influence which nodes there can be, and their size.
 type OfflineConfig struct {
 	// Zones with subnets; empty: all of the catalogue.
 	Zones []string
@@ -39,6 +41,7 @@ type OfflineConfig struct {
 	VMMemoryOverheadPercent float64
 	ReservedENIs            int
 	PrefixDelegation        bool
+	ManagedBy               string
 }
 
 // NewOffline prepares a catalogue.
@@ -52,7 +55,7 @@ func NewOffline(f *catalog.File, c OfflineConfig) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Offline{region: cfg.Region, sizes: cfg.sizes(), regionData: f.Region()}
+	o := &Offline{region: cfg.Region, sizes: cfg.sizes(), owner: ownership.Owner{Cluster: cfg.ClusterName, ManagedBy: c.ManagedBy}, regionData: f.Region()}
 	known := map[string]bool{}
 	for _, zones := range o.regionData.Zones {
 		for _, z := range zones {
@@ -78,9 +81,9 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 	r := &resolved{class: nc}
 	own := ownTemplate(nc)
 	if own != "" {
-		r.family, r.settings, err = settingsOfOwn(&nc.Spec, o.sizes)
+		r.family, r.settings, err = settingsOfOwn(nc, o.sizes, o.owner)
 	} else {
-		r.family, r.settings, err = settingsOfClass(nc, o.sizes)
+		r.family, r.settings, err = settingsOfClass(nc, o.sizes, o.owner)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("EC2NodeClass %s: %w", nc.Name, err)

@@ -172,6 +172,16 @@ func TestOfflineClassThatCannotBe(t *testing.T) {
 	if want := "EC2NodeClass default: spec.amiSelectorTerms[0].alias: AL2 has no images for Kubernetes 1.33 and newer; use AL2023 or Bottlerocket"; err == nil || err.Error() != want || types != nil {
 		t.Errorf("%d types, unready because %v, want %q", len(types), err, want)
 	}
+	tagged := nodeClass(func(nc *ec2nc.EC2NodeClass) { nc.Spec.Tags = manyTags(43) })
+	for name, fits := range map[string]bool{"": true, "red": false} { // a Dovetail with a name adds a tag
+		o, err := NewOffline(f, OfflineConfig{ManagedBy: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.InstanceTypes(tagged); (err == nil) != fits {
+			t.Errorf("43 tags and a Dovetail called %q: %v", name, err)
+		}
+	}
 	if _, err := NewOffline(f, OfflineConfig{Zones: []string{"eu-west-1z"}}); err == nil || !strings.Contains(err.Error(), `zone "eu-west-1z" is not in the catalogue of eu-west-1`) {
 		t.Errorf("a zone that isn't there: %v", err)
 	}

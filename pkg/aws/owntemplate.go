@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -40,12 +41,12 @@ type templateVersion struct {
 
 // settingsOfOwn returns the settings for computing the size of nodes of a class that names a launch template; the error is why the
 // class is invalid.
-func settingsOfOwn(spec *ec2nc.EC2NodeClassSpec, cfg nodesize.Config) (*bootstrap.Family, *nodesize.Settings, error) {
+func settingsOfOwn(nc *ec2nc.EC2NodeClass, cfg nodesize.Config, owner ownership.Owner) (*bootstrap.Family, *nodesize.Settings, error) {
 	f := bootstrap.Custom
-	if err := validation.Own(spec, f); err != nil {
+	if err := validation.Own(nc, f, owner); err != nil {
 		return f, nil, err
 	}
-	s, err := nodesize.SettingsOf(spec, f, cfg)
+	s, err := nodesize.SettingsOf(&nc.Spec, f, cfg)
 	return f, s, err
 }
 

@@ -94,7 +94,7 @@ func New(cfg Config, c sdk.Clients) (*Provider, error) {
 		images:       images{ec2: c.EC2, ssm: c.SSM, cluster: p.ClusterReader},
 		profiles:     instanceprofile.New(c.IAM, cfg.Clock, own, cfg.Region, cfg.Hold),
 		reservations: capacityreservation.NewFinder(c.EC2, cfg.Clock, p.counts),
-		cluster:      p.ClusterReader, sizes: cfg.sizes(), every: cfg.lookUps(), shifts: p.shifts,
+		cluster:      p.ClusterReader, owner: own, sizes: cfg.sizes(), every: cfg.lookUps(), shifts: p.shifts,
 	}, p.bump)
 	p.classes.several = cfg.ManagedBy != ""
 	p.launcher = &launcher{

@@ -5,6 +5,7 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/validation"
 )
 
@@ -67,7 +68,7 @@ func TestTheTagOfLaunchBatchesIsNotForUsers(t *testing.T) {
 	for _, key := range []string{"dovetail.sh/launch-batch", "dovetail.sh/wave"} {
 		nc := nodeClass()
 		nc.Spec.Tags = map[string]string{key: "x"}
-		if err := validation.Own(&nc.Spec, nil); err == nil {
+		if err := validation.Own(nc, nil, ownership.Owner{Cluster: "films"}); err == nil {
 			t.Errorf("the tag %s is allowed", key)
 		}
 	}

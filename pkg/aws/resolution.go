@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/lookup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/network"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodesize"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/permission"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/placementgroup"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
@@ -30,6 +31,7 @@ type account struct {
 	profiles     *instanceprofile.Profiles
 	reservations *capacityreservation.Finder
 	cluster      *bootstrap.ClusterReader
+	owner        ownership.Owner
 	sizes        nodesize.Config
 	every        periods
 	// shifts are the zones that nothing is launched in; nil: none.
@@ -70,20 +72,20 @@ func (r *resolution) again() {
 func (a *account) begin(nc *ec2nc.EC2NodeClass) *resolution {
 	r := &resolution{class: nc}
 	if ownTemplate(nc) != "" {
-		r.family, r.settings, r.invalid = settingsOfOwn(&nc.Spec, a.sizes)
+		r.family, r.settings, r.invalid = settingsOfOwn(nc, a.sizes, a.owner)
 		r.groups.Known, r.profile.Known = true, true // they are in the template
 		return r
 	}
-	r.family, r.settings, r.invalid = settingsOfClass(nc, a.sizes)
+	r.family, r.settings, r.invalid = settingsOfClass(nc, a.sizes, a.owner)
 	return r
 }
 
 // settingsOfClass returns the image family of a class and the settings for computing the size of its nodes; the error is why the class is
 // invalid.
-func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes nodesize.Config) (*bootstrap.Family, *nodesize.Settings, error) {
+func settingsOfClass(nc *ec2nc.EC2NodeClass, sizes nodesize.Config, owner ownership.Owner) (*bootstrap.Family, *nodesize.Settings, error) {
 	f, err := bootstrap.FamilyOf(&nc.Spec)
 	if err == nil {
-		err = validation.Class(nc, f)
+		err = validation.Class(nc, f, owner)
 	}
 	if err != nil {
 		return f, nil, err

@@ -70,3 +70,19 @@ func (o Owner) LaunchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string
 	}
 	return tags
 }
+
+// BatchTags returns the tags of the instances, volumes and fleets of a launch batch: those of LaunchTags, and the batch's token.
+func (o Owner) BatchTags(nc *ec2nc.EC2NodeClass, pool, token string) map[string]string {
+	tags := o.LaunchTags(nc, pool)
+	tags[objects.TagLaunchBatch] = token
+	return tags
+}
+
+// ClaimTags returns the tags that an instance gets when its Node exists. The name of the Node may be empty.
+func ClaimTags(claim, nodeName string) map[string]string {
+	tags := map[string]string{ec2nc.NodeClaimTagKey: claim}
+	if nodeName != "" {
+		tags[ec2nc.NameTagKey] = nodeName
+	}
+	return tags
+}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/ownership"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -23,13 +24,14 @@ import (
 const userDataLimit = 16 << 10
 
 // Class returns what is wrong with a class, naming the field. The API server refuses most of it, but classes may come from
-// elsewhere or have passed an older version of the definition.
-func Class(nc *ec2nc.EC2NodeClass, f *bootstrap.Family) error {
+// elsewhere or have passed an older version of the definition. What it launches is tagged as the owner's.
+func Class(nc *ec2nc.EC2NodeClass, f *bootstrap.Family, o ownership.Owner) error {
 	if err := bootstrap.ValidNodeName(nc); err != nil {
 		return err
 	}
+	tags := func(*ec2nc.EC2NodeClassSpec, *bootstrap.Family) error { return validTags(nc, o) }
 	for _, check := range []func(*ec2nc.EC2NodeClassSpec, *bootstrap.Family) error{
-		validTerms, validIdentity, validTags, validDevices, validInterfaces, validKubelet, validUserData,
+		validTerms, validIdentity, tags, validDevices, validInterfaces, validKubelet, validUserData,
 	} {
 		if err := check(&nc.Spec, f); err != nil {
 			return err
@@ -39,11 +41,11 @@ func Class(nc *ec2nc.EC2NodeClass, f *bootstrap.Family) error {
 }
 
 // Own is Class for a class whose instances are launched from a launch template of the user's.
-func Own(spec *ec2nc.EC2NodeClassSpec, f *bootstrap.Family) error {
-	if len(spec.SubnetSelectorTerms) == 0 {
+func Own(nc *ec2nc.EC2NodeClass, f *bootstrap.Family, o ownership.Owner) error {
+	if len(nc.Spec.SubnetSelectorTerms) == 0 {
 		return errors.New("spec.subnetSelectorTerms: at least one term is required")
 	}
-	return cmp.Or(validTags(spec, f), validKubelet(spec, f))
+	return cmp.Or(validTags(nc, o), validKubelet(&nc.Spec, f))
 }
 
 func validTerms(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
@@ -88,11 +90,8 @@ const (
 	maxTagValue = 256
 )
 
-// instanceTags is how many tags an instance gets beside those of its class: those of ownership.Owner.LaunchTags, the launch batch's, and the claim's,
-// which is set when its Node exists.
-const instanceTags = 7
-
-func validTags(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
+func validTags(nc *ec2nc.EC2NodeClass, o ownership.Owner) error {
+	spec := &nc.Spec
 	for _, k := range slices.Sorted(maps.Keys(spec.Tags)) {
 		switch {
 		case k == "":
@@ -108,12 +107,10 @@ func validTags(spec *ec2nc.EC2NodeClassSpec, _ *bootstrap.Family) error {
 			return fmt.Errorf("spec.tags: the value of %q has %d characters; EC2 allows %d", k, utf8.RuneCountInString(spec.Tags[k]), maxTagValue)
 		}
 	}
-	ours := instanceTags
-	if _, own := spec.Tags[ec2nc.NameTagKey]; own {
-		ours-- // the user's Name tag takes the place of ours
-	}
-	if n := len(spec.Tags); n+ours > maxTags {
-		return fmt.Errorf("spec.tags: %d tags and the %d that Dovetail adds to every instance are %d; EC2 allows %d on an instance", n, ours, n+ours, maxTags)
+	all := o.BatchTags(nc, "", "")
+	maps.Copy(all, ownership.ClaimTags("", "its Node")) // of an instance whose Node exists; only the number of tags matters
+	if n := len(spec.Tags); len(all) > maxTags {
+		return fmt.Errorf("spec.tags: %d tags and the %d that Dovetail adds to every instance are %d; EC2 allows %d on an instance", n, len(all)-n, len(all), maxTags)
 	}
 	return nil
 }
