@@ -68,7 +68,7 @@ type Config struct {
 	CauseKnown func(ctx context.Context, claim string) bool
 	// Brake bounds how many nodes are terminated per minute.
 	Brake *brake.Brake
-	// DryRun: report by event and log which nodes would be terminated for being empty or expired, and terminate none of them.
+	// DryRun: report by event and log which nodes would be terminated, for whatever reason of Dovetail's own, and terminate none.
 	DryRun bool
 	// Recount, if set, is called when the method Spare has another answer for a pool.
 	Recount func()

@@ -41,7 +41,7 @@ func PodBound(took time.Duration) { podBindings.WithLabelValues().Observe(took.S
 // EvictionRequested counts a call of the Eviction API.
 func EvictionRequested(code string) { evictions.WithLabelValues(code).Inc() }
 
-// Scheduled observes how long a plan took. controller is Karpenter's name for what it is for: provisioner or disruption.
+// Scheduled observes how long a plan for waiting pods took. controller is the value of Karpenter's label: provisioner.
 func Scheduled(controller string, took time.Duration) {
 	scheduling.WithLabelValues(controller).Observe(took.Seconds())
 }

@@ -182,7 +182,7 @@ const (
 	IndexCSINodesByDriver = "dovetail.sh/csi-nodes-by-driver"
 	// IndexCapacitiesByStorageClass of the CSIStorageCapacity informer, by storageClassName. In memory.
 	IndexCapacitiesByStorageClass = "dovetail.sh/capacities-by-storage-class"
-	// IndexCapacitiesByNodeLabel of the CSIStorageCapacity informer, by a label that every node of its topology has. In memory.
+	// IndexCapacitiesByNodeLabel of the CSIStorageCapacity informer, by labels of which each node of its topology has at least one. In memory.
 	IndexCapacitiesByNodeLabel = "dovetail.sh/capacities-by-node-label"
 	// SignatureEquivalenceClass is the key of Binder's fragment of a pod's signature; its value is the equivalence class. In memory.
 	SignatureEquivalenceClass = "dovetail.sh/equivalence-class"

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// avoidedFor is how long an offering is unavailable to a node class after an instance of both has not become a node in time, and an instance type
-	// that can't be launched from the class.
+	// avoidedFor is how long a node class avoids an offering after an instance of it has not become a node in time, and an instance type after it
+	// could not be launched from the class.
 	avoidedFor = 15 * time.Minute
 	// settlesAfter is how long capacity must have been available again before nodes for which no pod waits (consolidation's) are launched in it.
 	settlesAfter = 30 * time.Minute

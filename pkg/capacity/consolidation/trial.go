@@ -55,7 +55,7 @@ type plan struct {
 	steps int
 	// most is how many existing nodes one move may empty.
 	most int32
-	// separate: new nodes are not shared with those of earlier moves.
+	// separate: no pods go to new nodes that earlier moves of the pass buy.
 	separate bool
 	// leftover, order, placed, roots and sources are reused.
 	leftover, order []share
@@ -252,7 +252,7 @@ func (p *plan) tooDear(r rule, n int) Kept {
 	return Kept{Kind: Dearer, Cheapest: max(m.floorOf(p.leftover), m.price(max(0, n-1)))}
 }
 
-// affordable reports which pool's limit, or capacity reservation, doesn't allow the purchases.
+// affordable reports which pool's limit, or capacity reservation, doesn't allow the purchases; zero: all do.
 func (p *plan) affordable(buys []purchase) Kept {
 	m := p.c.market
 	for i := range buys {

@@ -49,7 +49,7 @@ type PoolOffers struct {
 	columns      map[string]*column
 	commons      map[string]*common
 	LabelChoices []labelChoice
-	// LimitBudgets are the budgets of the pool's limits, by resource.
+	// LimitBudgets are the numbers of the budgets (Catalog.budgets) of the pool's limits.
 	LimitBudgets map[corev1.ResourceName]int
 	// narrowed is how many types the requirements exclude.
 	narrowed int

@@ -22,7 +22,7 @@ type Group struct {
 	Filter *nodeFilter
 	// byKind: which pods are counted is decided by the kind of the constraint (Groups.counters), not by a selector.
 	byKind bool
-	// Daemons are the DaemonSets whose pods are counted, Repelling those whose pods have this anti-affinity term, by position.
+	// Daemons are the DaemonSets whose pods are counted, Repelling those whose pods have this anti-affinity term, as indexes into the plan's.
 	Daemons, Repelling []int
 
 	// asked is how many pod batches have a constraint in force that uses the group.
