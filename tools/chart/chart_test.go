@@ -226,6 +226,8 @@ func TestWrongValues(t *testing.T) {
 		"additionalProfiles[0].schedulerName=dovetail-scheduler":             "additionalProfiles: dovetail-scheduler is the profile that this chart writes",
 		"mode=replace,additionalProfiles[0].schedulerName=default-scheduler": "additionalProfiles: default-scheduler is the profile that this chart writes",
 		"extraArgs[0]=--kubeconfig":                                          "extraArgs: --kubeconfig would replace",
+		"extraArgs[0]=--profiling=false":                                     "extraArgs: kube-scheduler ignores --profiling=false",
+		"extraArgs[0]=--kube-api-qps":                                        "extraArgs: kube-scheduler ignores --kube-api-qps",
 		"nodePools[0].name=default":                                          "/nodePools/0",
 		"schedulerName=dovetail-scheduler":                                   "schedulerName: dovetail-scheduler is Dovetail's own profile",
 		"serviceAccount.create=false":                                        "serviceAccount.name: required",

@@ -274,6 +274,9 @@ func checkHelm(args []string) error {
 		return err
 	}
 	m := packaged.FindStringSubmatch(rest[len(rest)-1])
+	if strings.HasPrefix(rest[len(rest)-1], "oci://public.ecr.aws/karpenter/") {
+		return nil // Karpenter's own chart
+	}
 	if m == nil {
 		return fmt.Errorf("%s is no packaged chart", rest[len(rest)-1])
 	}

@@ -15,7 +15,7 @@ import (
 // variables are what the shell of someone who follows docs/install.md knows.
 var variables = strings.NewReplacer("$CLUSTER", "blue", "$REGION", "us-west-2", "$ACCOUNT", "111122223333", "$PARTITION", "aws",
 	"$REPOSITORY", "111122223333.dkr.ecr.us-west-2.amazonaws.com/dovetail-scheduler",
-	"$ENDPOINT", "https://10.0.0.1:6443", "$CA_BUNDLE", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==", "$SERVICE_CIDR", "10.96.0.0/12")
+	"${ENDPOINT:?}", "https://10.0.0.1:6443", "${CA_BUNDLE:?}", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==", "${SERVICE_CIDR:?}", "10.96.0.0/12")
 
 var (
 	helmCommand = regexp.MustCompile(`(?m)^ +helm upgrade --install (\S+) bin/(\S+)-([0-9.]+)\.tgz ((?:.*\\\n)*.*)$`)
@@ -138,11 +138,11 @@ func TestWithoutHelm(t *testing.T) {
 			}
 			return err
 		}
-		if err := run("CLUSTER=blue", "REGION=us-west-2", "REPOSITORY="); err == nil || !strings.Contains(err.Error(), "REPOSITORY") {
-			t.Errorf("block %d without REPOSITORY: %v", i, err)
+		if err := run("CLUSTER=blue", "REGION=us-west-2", "IMAGE="); err == nil || !strings.Contains(err.Error(), "IMAGE") {
+			t.Errorf("block %d without IMAGE: %v", i, err)
 		}
 		for _, cluster := range []string{"green", "blue"} {
-			if err := run("CLUSTER="+cluster, "REGION=us-west-2", "REPOSITORY=registry.example/dovetail"); err != nil {
+			if err := run("CLUSTER="+cluster, "REGION=us-west-2", "IMAGE=registry.example/dovetail:0.1.0"); err != nil {
 				t.Fatalf("block %d: %v", i, err)
 			}
 		}
