@@ -76,7 +76,7 @@ func TestInterruption(t *testing.T) {
 			heard: []capacity.Interruption{{InstanceID: "i-a", Kind: capacity.SpotInterrupted, Ends: epoch.Add(2 * time.Minute), Unconfirmed: true}},
 			event: "a Warning SpotInterrupted: The drain of the node begins at 2026-03-01T12:00:45Z at the latest: EC2 takes its spot capacity back (so says a message on the interruption queue, which EC2 has not confirmed)"},
 		{name: "maintenance in days: ten minutes for new room", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(96*time.Hour))}, asked: "web",
-			note: "2026-03-01T12:10:00Z MaintenanceScheduled",
+			note:  "2026-03-01T12:10:00Z MaintenanceScheduled",
 			event: "a Warning MaintenanceScheduled: The drain of the node begins at 2026-03-01T12:10:00Z at the latest, unless its pool's disruption is paused or maxTerminationsPerMinute delays it: EC2 has scheduled a change of its machine"},
 		{name: "then it is drained", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(96*time.Hour))}, after: 10 * time.Minute, ends: true},
 		{name: "maintenance in five minutes", heard: []capacity.Interruption{of(capacity.MaintenanceScheduled, epoch.Add(5*time.Minute))}, asked: "web",
