@@ -45,7 +45,7 @@ var mistakes = []mistake{
 	},
 	{
 		name: "not-drained", file: "pkg/lifecycle/termination.go",
-		is: "if !posted(e.node) {", instead: "if broken(%q) { steps = []step{t.endInstance, t.removeNode} }\nif !posted(e.node) {",
+		is: "if !objects.Posted(e.node) {", instead: "if broken(%q) { steps = []step{t.endInstance, t.removeNode} }\nif !objects.Posted(e.node) {",
 		says: `nobody had asked the pods of its node \S+ to go|asks not to be disrupted and was deleted`,
 	},
 	{
