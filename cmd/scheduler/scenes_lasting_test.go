@@ -19,9 +19,6 @@ import (
 // mended is how soon all pods run once the cause is fixed.
 const mended = 4*time.Minute + 2*chaos.LongestBoot
 
-// gateDeadline is BinderArgs' default: how long a pod waits for the node that was planned for it.
-const gateDeadline = 25 * time.Minute
-
 // day returns how long a fault lasts.
 func day() time.Duration { return whole(24*time.Hour, 4*time.Hour) }
 
@@ -142,9 +139,7 @@ func TestSceneDrivenOff(t *testing.T) {
 				spent(s, 50, 12)
 				f.Mend()
 				chaos.Change(s, pool, func(p *karpv1.NodePool) { chaos.Retry(p, "1") })
-				// A plan that is made between the taint and the end of the node's initialization counts on the taint's removal, as that of a
-				// startup taint. Nobody removes it here, so a pod of such a plan waits until its gate's time limit, also after the fix.
-				s.Until("all run", mended+gateDeadline, s.Running(want))
+				s.Until("all run", mended, s.Running(want))
 			}})
 		})
 	}
