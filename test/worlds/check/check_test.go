@@ -110,18 +110,10 @@ func TestJudge(t *testing.T) {
 			j.launchForTwo("8Gi")
 		}, counts{Pods: 2, Planned: 2, AsPlanned: 1, Off: 1, Nodes: 2, Binds: 2}},
 		{"another pod of its group is short of memory", func(j *journal) {
-			c, d := j.pod("c", "1", inGroup("g")), j.pod("d", "1")
-			j.launch(j.claim("c3", "m", c, d), "n3", "2")
-			j.bind(d, "n3")
-			j.launchForTwo("7Gi", inGroup("g"))
-			j.bind(c, "n2")
+			j.launchBesideShort("g")
 		}, counts{Pods: 4, Planned: 4, AsPlanned: 2, Short: 2, Nodes: 3, Binds: 4}},
 		{"a pod of another group is short of memory", func(j *journal) {
-			c, d := j.pod("c", "1", inGroup("h")), j.pod("d", "1")
-			j.launch(j.claim("c3", "m", c, d), "n3", "2")
-			j.bind(d, "n3")
-			j.launchForTwo("7Gi", inGroup("g"))
-			j.bind(c, "n2")
+			j.launchBesideShort("h")
 		}, counts{Pods: 4, Planned: 4, AsPlanned: 2, Short: 1, Off: 1, Nodes: 3, Binds: 4}},
 		{"its machine has too little memory for it", func(j *journal) {
 			a := j.pod("a", "1", func(p *corev1.Pod) {

@@ -150,6 +150,16 @@ func (j *journal) launchForTwo(memory string, opts ...podOpt) {
 	j.bind(b, "n2")
 }
 
+// launchBesideShort records launchForTwo with too little memory for the pod that goes elsewhere, which is in group g, and that a pod of the given group,
+// planned for another machine, goes there, too.
+func (j *journal) launchBesideShort(group string) {
+	c, d := j.pod("c", "1", inGroup(group)), j.pod("d", "1")
+	j.launch(j.claim("c3", "m", c, d), "n3", "2")
+	j.bind(d, "n3")
+	j.launchForTwo("7Gi", inGroup("g"))
+	j.bind(c, "n2")
+}
+
 // instance records a launched instance with the tag of a NodeClaim.
 func (j *journal) instance(id, claim string) {
 	j.Instances = append(j.Instances, ec2.Instance{ID: id, Zone: "us-west-2a", Type: "m5.large", Tags: map[string]string{"karpenter.sh/nodeclaim": claim}})
