@@ -109,12 +109,6 @@ func TestJudge(t *testing.T) {
 		{"its machine has less memory than planned, and enough", func(j *journal) {
 			j.launchForTwo("8Gi")
 		}, counts{Pods: 2, Planned: 2, AsPlanned: 1, Off: 1, Nodes: 2, Binds: 2}},
-		{"another pod of its group is short of memory", func(j *journal) {
-			j.launchBesideShort("g")
-		}, counts{Pods: 4, Planned: 4, AsPlanned: 2, Short: 2, Nodes: 3, Binds: 4}},
-		{"a pod of another group is short of memory", func(j *journal) {
-			j.launchBesideShort("h")
-		}, counts{Pods: 4, Planned: 4, AsPlanned: 2, Short: 1, Off: 1, Nodes: 3, Binds: 4}},
 		{"its machine has too little memory for it", func(j *journal) {
 			a := j.pod("a", "1", func(p *corev1.Pod) {
 				p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("8Gi")

@@ -8,8 +8,8 @@
 //   - A pod is as planned if it is bound to a slot of its class on the NodeClaim's node.
 //   - It was replanned if a NodeClaim that had a slot for it was deleted without a node; such pods are counted separately.
 //   - It was displaced if pods of a higher priority use the capacity that was planned for its class; also counted separately.
-//   - It was short of memory if the node that it was planned for turned out to have less than planned when its kubelet registered, too little for it
-//     or for a pod of its group, which is planned again as a whole; also counted separately.
+//   - It was short of memory if the node that it was planned for turned out to have less than planned when its kubelet registered, too little for it; also
+//     counted separately.
 //   - A node is empty if no pod planned for it was alive when it appeared, idle if no pod was ever bound to it and it
 //     still exists. A node that was deleted before any pod was bound to it was given back: another launch for pods that
 //     start together failed. One that turned out to be too small for the pods that it was launched for is counted, too.

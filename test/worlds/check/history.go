@@ -33,7 +33,6 @@ type slot struct {
 	Owner types.UID `json:"owner"`
 	Class string    `json:"class"`
 	Order int       `json:"order"`
-	Group string    `json:"group"` // of pods that depend on each other and are planned, and planned again, together; empty: none
 }
 
 // pod is the history of one pod.

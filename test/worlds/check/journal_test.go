@@ -90,12 +90,6 @@ func (j *journal) joins(c *karpv1.NodeClaim, class string, pods ...*corev1.Pod) 
 	j.write(watch.Modified, c)
 }
 
-const groupAnnotation = "group" // of a pod in a journal: the group that it is planned in
-
-func inGroup(name string) podOpt {
-	return func(p *corev1.Pod) { p.Annotations = map[string]string{groupAnnotation: name} }
-}
-
 func plan(c *karpv1.NodeClaim, class string, pods []*corev1.Pod) {
 	var slots []map[string]any
 	for i, p := range pods {
@@ -103,8 +97,7 @@ func plan(c *karpv1.NodeClaim, class string, pods []*corev1.Pod) {
 			slots = append(slots, map[string]any{"class": class, "order": i, "owner": "owner-a"})
 			continue
 		}
-		slots = append(slots, map[string]any{"class": class, "order": i, "group": p.Annotations[groupAnnotation],
-			"pod": map[string]string{"uid": string(p.UID), "namespace": p.Namespace, "name": p.Name}})
+		slots = append(slots, map[string]any{"class": class, "order": i, "pod": map[string]string{"uid": string(p.UID), "namespace": p.Namespace, "name": p.Name}})
 	}
 	data, err := json.Marshal(slots)
 	if err != nil {
@@ -133,12 +126,11 @@ func (j *journal) launch(c *karpv1.NodeClaim, node, cpu string) *corev1.Node {
 }
 
 // launchForTwo records a launch for two pods of 4 GiB with 9 GiB for them, its registration with so much, and that one of them goes to another node.
-// The options are the other's.
-func (j *journal) launchForTwo(memory string, opts ...podOpt) {
+func (j *journal) launchForTwo(memory string) {
 	big := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("4Gi")
 	}
-	a, b := j.pod("a", "1", big), j.pod("b", "1", append(opts, big)...)
+	a, b := j.pod("a", "1", big), j.pod("b", "1", big)
 	n1 := j.launch(j.claim("c1", "k", a, b), "n1", "2")
 	j.bind(a, "n1")
 	n1.Labels[karpv1.NodeRegisteredLabelKey] = "true"
@@ -148,16 +140,6 @@ func (j *journal) launchForTwo(memory string, opts ...podOpt) {
 	j.launch(j.claim("c2", "l", other), "n2", "2")
 	j.end(other)
 	j.bind(b, "n2")
-}
-
-// launchBesideShort records launchForTwo with too little memory for the pod that goes elsewhere, which is in group g, and that a pod of the given group,
-// planned for another machine, goes there, too.
-func (j *journal) launchBesideShort(group string) {
-	c, d := j.pod("c", "1", inGroup(group)), j.pod("d", "1")
-	j.launch(j.claim("c3", "m", c, d), "n3", "2")
-	j.bind(d, "n3")
-	j.launchForTwo("7Gi", inGroup("g"))
-	j.bind(c, "n2")
 }
 
 // instance records a launched instance with the tag of a NodeClaim.

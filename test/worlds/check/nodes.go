@@ -110,7 +110,7 @@ func (h *history) fate(c *claim) string {
 
 // tooSmall reports whether a node turned out to have less memory than planned, when it registered, and too little for each pod that it was launched for.
 func (h *history) tooSmall(c *claim, n *node) bool {
-	if !n.short() {
+	if n.reported == 0 || n.reported >= n.promised {
 		return false
 	}
 	free := n.reported

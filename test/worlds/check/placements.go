@@ -20,12 +20,11 @@ type tally struct {
 	memory   int64
 	// want and got are the numbers of slots and of planned pods by node; first is want without slots recorded later.
 	want, got, first map[types.UID]int
-	groups           map[types.UID][]string // of the slots, by node
 }
 
 // judgePlacements counts, class by class, how many pods are on slots. It doesn't matter which pod of a class is on which slot.
 func (h *history) judgePlacements(r *Report) {
-	classes, shortGroups := h.tallies(), h.shortGroups()
+	classes := h.tallies()
 	for _, p := range h.pods {
 		switch {
 		case p.bound == 0:
@@ -48,7 +47,7 @@ func (h *history) judgePlacements(r *Report) {
 		off := max(0, min(len(t.planned)-t.replanned, slots)-filled)
 		displaced := min(off, h.displaced(t, classes))
 		off -= displaced
-		short := min(off, h.short(t, shortGroups))
+		short := min(off, h.short(t))
 		off -= short
 		r.Planned += len(t.planned)
 		r.Replanned += t.replanned
@@ -83,61 +82,24 @@ func (h *history) displaced(t *tally, classes map[string]*tally) int {
 	return n
 }
 
-// short returns how many slots of the class have too little memory on nodes that turned out, when they registered, to have less than was planned,
-// and how many are unused because such a slot is of their group. groups are those of such slots.
-func (h *history) short(t *tally, groups map[string]bool) int {
+// short returns how many slots of the class have too little memory on nodes that turned out, when they registered, to have less than was planned.
+func (h *history) short(t *tally) int {
 	n := 0
 	for uid, want := range t.want {
 		at := h.nodes[uid]
-		missing := max(0, want-t.got[uid])
-		lost := 0 // with their group
-		for _, g := range t.groups[uid] {
-			if groups[g] {
-				lost++
-			}
-		}
-		if at != nil && at.short() && t.memory > 0 {
-			used := int64(0)
-			for _, p := range h.pods {
-				if p.bound != 0 && p.node == uid {
-					used += memory(p.last)
-				}
-			}
-			lost = max(lost, missing-int(max(0, at.reported-used)/t.memory))
-		}
-		n += min(missing, lost)
-	}
-	return n
-}
-
-// short reports whether the node turned out, when it registered, to have less memory than was planned.
-func (n *node) short() bool { return n.reported > 0 && n.reported < n.promised }
-
-// shortGroups returns the groups with a slot that has too little memory on its node, beside the DaemonSets' pods and the slots that were planned before it.
-func (h *history) shortGroups() map[string]bool {
-	out := map[string]bool{}
-	for _, c := range h.claims {
-		n := h.nodes[c.node]
-		if n == nil || !n.short() {
+		if at == nil || at.reported == 0 || at.reported >= at.promised || t.memory == 0 {
 			continue
 		}
-		needs := int64(0)
+		used := int64(0)
 		for _, p := range h.pods {
-			if p.bound != 0 && p.node == c.node && isDaemon(p.last) {
-				needs += memory(p.last)
+			if p.bound != 0 && p.node == uid {
+				used += memory(p.last)
 			}
 		}
-		for _, order := range slices.Sorted(maps.Keys(c.slots)) {
-			s := c.slots[order]
-			if p := h.pods[s.Pod.UID]; p != nil {
-				needs += memory(p.last)
-			}
-			if s.Group != "" && needs > n.reported {
-				out[s.Group] = true
-			}
-		}
+		free := max(0, at.reported-used) / t.memory
+		n += max(0, want-t.got[uid]-int(free))
 	}
-	return out
+	return n
 }
 
 func memory(p *corev1.Pod) int64 {
@@ -150,8 +112,7 @@ func (h *history) tallies() map[string]*tally {
 	out := map[string]*tally{}
 	of := func(class string) *tally {
 		if out[class] == nil {
-			out[class] = &tally{planned: map[types.UID]bool{}, want: map[types.UID]int{}, got: map[types.UID]int{}, first: map[types.UID]int{},
-				groups: map[types.UID][]string{}}
+			out[class] = &tally{planned: map[types.UID]bool{}, want: map[types.UID]int{}, got: map[types.UID]int{}, first: map[types.UID]int{}}
 		}
 		return out[class]
 	}
@@ -167,7 +128,6 @@ func (h *history) tallies() map[string]*tally {
 			}
 			if c.node != "" {
 				of(s.Class).want[c.node]++
-				of(s.Class).groups[c.node] = append(of(s.Class).groups[c.node], s.Group)
 				if c.first[order] {
 					of(s.Class).first[c.node]++
 				}
