@@ -55,6 +55,46 @@ func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
 	}
 }
 
+// A NoExecute taint that appears when the kubelet is Ready already is told to plans, so that none counts on its removal.
+func TestTaintsOfReadyNodesAreSurprises(t *testing.T) {
+	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
+	booting, ready := NodeStatus{Managed: true}, NodeStatus{Managed: true, Registered: true, KubeletReady: true}
+	with := func(st NodeStatus, taints ...corev1.Taint) NodeStatus { st.Taints = taints; return st }
+	initialized := with(ready)
+	initialized.Initialized = true
+	for _, tc := range []struct {
+		name string
+		seen []NodeStatus
+		want []corev1.Taint
+	}{
+		{"it came when the node was Ready", []NodeStatus{booting, ready, with(ready, scanner)}, []corev1.Taint{scanner}},
+		{"and went, and came again", []NodeStatus{ready, with(ready, scanner), ready, with(ready, scanner)}, []corev1.Taint{scanner}},
+		{"it came before", []NodeStatus{booting, with(booting, scanner), with(ready, scanner)}, nil},
+		{"the node has it when it is first seen", []NodeStatus{with(ready, scanner)}, nil},
+		{"Kubernetes' own", []NodeStatus{ready, with(ready, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})}, nil},
+		{"one that lets pods stay", []NodeStatus{ready, with(ready, corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoSchedule})}, nil},
+		{"an initialized node", []NodeStatus{initialized, with(initialized, scanner)}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			now := time.Unix(0, 0)
+			l := New()
+			waiting(l, testClass("web", 100, 0), now, 0, map[string]capacity.PodRef{"c1": {UID: "a"}}, "c1")
+			l.Launching("c1", now)
+			l.Named("c1", "n1", "")
+			for _, st := range tc.seen {
+				l.Cached("n1", st, now)
+			}
+			var got []corev1.Taint
+			for _, f := range l.InFlight() {
+				got = append(got, f.Surprises...)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("surprises (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // If nodes are known to get a taint that the pool doesn't declare, pods that don't tolerate it wait until it would have appeared and been
 // removed.
 func TestExpectedTaintsHoldPods(t *testing.T) {
