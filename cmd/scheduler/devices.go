@@ -133,7 +133,7 @@ func (p *parts) declareDevices(nc status.Object, gone bool) {
 		return
 	}
 	if err != nil {
-		p.store.Recorder().Eventf(nc, nil, corev1.EventTypeWarning, "InvalidDevices", "Validating", "%v; the class declares no devices", err)
+		p.store.Recorder().Eventf(nc, nil, corev1.EventTypeWarning, "InvalidDevices", "Validating", "%v; no devices are known for nodes of the class", err)
 	}
 	p.launch.Nodes.DevicesDeclared()
 }

@@ -93,8 +93,8 @@ func stamp(conditions []status.Condition, r *resolution, at time.Time) []status.
 }
 
 // unreadMessage is the condition's message where a script starts the kubelet.
-const unreadMessage = "spec.userData: a script starts the kubelet, and not all that it tells it is known: the first node of each instance type shows how much it keeps " +
-	"from pods, and pods are bound only when the kubelet has registered"
+const unreadMessage = "spec.userData: a script starts the kubelet, with settings that are not all known: how much of its machine a node keeps from pods is learned from the " +
+	"first node of each instance type, and pods are bound only when the kubelet has registered"
 
 // conditions returns the conditions of a class, the last of them Ready.
 func (r *resolution) conditions() []status.Condition {

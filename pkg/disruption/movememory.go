@@ -27,20 +27,20 @@ type moveMemory struct {
 
 // failure is why a node's move failed, and until when it is no candidate.
 type failure struct {
-	until time.Time
-	err   error
-	// bought is how many times in a row nodes were bought, or Deployments restarted, in vain. It is forgotten moveBackOffMost after until.
-	bought int
+	until  time.Time
+	err    error
+	bought int  // how many times in a row nodes were bought, or Deployments restarted, in vain. It is forgotten moveBackOffMost after until.
+	forced bool // the move was: after one that was to save money, the node may still be replaced
 }
 
 // fail records that a move of a node has failed. bought: nodes were bought for it, or Deployments restarted.
-func (m *moveMemory) fail(of *candidate, why error, bought bool, now time.Time) {
+func (m *moveMemory) fail(of *candidate, why error, forced, bought bool, now time.Time) {
 	uid := of.uid()
 	wait, most := moveBackOff, moveBackOffMost
 	if errors.Is(why, consolidation.ErrDemand) || errors.Is(why, errTemplate) {
 		wait, most = demandBackOff, moveBackOff
 	}
-	f := failure{err: why, bought: m.failed[uid].bought}
+	f := failure{err: why, bought: m.failed[uid].bought, forced: forced}
 	if bought {
 		f.bought++
 		wait = min(wait<<min(f.bought-1, 10), most)

@@ -65,8 +65,8 @@ func (v *moves) begun(uid string) bool {
 	return mv != nil && mv.begun
 }
 
-// occupied returns what is done to a node that keeps it from being in another move; nil: nothing.
-func (v *moves) occupied(m *candidate, now time.Time) *consolidation.Kept {
+// occupied returns what is done to a node that keeps it from being in another move; nil: nothing. forced: it has to be replaced.
+func (v *moves) occupied(m *candidate, forced bool, now time.Time) *consolidation.Kept {
 	failed, isFailed := v.memory.failed[m.uid()]
 	mv := v.open.byUID[m.uid()]
 	k := &consolidation.Kept{Kind: consolidation.Disrupting}
@@ -79,7 +79,7 @@ func (v *moves) occupied(m *candidate, now time.Time) *consolidation.Kept {
 		k.Message = "capacity for its pods is reserved elsewhere, and it is drained as soon as that is usable"
 	case v.replacements.begun[m.uid()] != nil:
 		k.Message = "it is being replaced"
-	case isFailed && now.Before(failed.until):
+	case isFailed && now.Before(failed.until) && (failed.forced || !forced):
 		k.Kind, k.Until = consolidation.OtherReason, failed.until
 		k.Message = fmt.Sprintf("emptying it was given up, and is not tried again before %s: %v", failed.until.UTC().Format(time.RFC3339), failed.err)
 	case disrupted(m.node):
@@ -256,7 +256,7 @@ func (v *moves) lost(s *cluster, mv *move) error {
 // keep takes a node out of a move that has begun to empty others. Its cordon and the reservations for its pods last until the others are gone.
 func (v *moves) keep(ctx context.Context, mv *move, src *source, why error, now time.Time) error {
 	src.kept = true
-	v.memory.fail(src.candidate, why, false, now)
+	v.memory.fail(src.candidate, why, mv.forced(), false, now)
 	v.tellKept(mv, src, why)
 	if v.replacements.begun[src.uid()] != nil || src.node == nil {
 		return nil
@@ -338,7 +338,7 @@ func (v *moves) giveUp(ctx context.Context, mv *move, why error) error {
 		if src.node != nil && v.needed(src, mv) {
 			v.cordons.again(src.node.Name)
 		}
-		v.memory.fail(src.candidate, why, len(mv.Claims) > 0 || mv.surging.begun(), v.terminations.clock.Now())
+		v.memory.fail(src.candidate, why, mv.forced(), len(mv.Claims) > 0 || mv.surging.begun(), v.terminations.clock.Now())
 		v.tellKept(mv, src, why)
 	}
 	for _, node := range mv.Receivers() {

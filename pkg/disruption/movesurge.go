@@ -72,8 +72,8 @@ func (v *moves) surge(ctx context.Context, mv *move, bound []*corev1.Pod, leavin
 			return nil, err
 		}
 		d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
-		v.recorder.Eventf(d, nil, corev1.EventTypeNormal, reasonSurge, "Disrupt", "Restarted, because %s: capacity for the new pods is reserved, and pods of node %s end when they are available",
-			dueText(&mv.Due, mv.sources[0].candidate), strings.Join(mv.Nodes, ", "))
+		v.recorder.Eventf(d, nil, corev1.EventTypeNormal, reasonSurge, "Disrupt", "Restarted to replace its pods on node %s (node %s: %s): capacity for the new pods is reserved, and the old ones end when the new ones are available",
+			strings.Join(mv.Nodes, ", "), mv.Nodes[0], dueText(&mv.Due, mv.sources[0].candidate))
 		klog.FromContext(ctx).V(2).Info("Restarted a Deployment to move its pods", "deployment", name, "move", mv.Key, "nodes", mv.Nodes)
 	}
 	return errSurging, nil

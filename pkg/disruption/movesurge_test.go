@@ -165,7 +165,7 @@ func TestSurgeInVain(t *testing.T) {
 	if f := m.failed["a"]; f.bought != 1 || !f.until.Equal(w.clock.Now().Add(moveBackOff)) {
 		t.Errorf("remembered %+v", f)
 	}
-	m.fail(&candidate{claim: w.claim("a")}, errors.New("again"), true, w.clock.Now())
+	m.fail(&candidate{claim: w.claim("a")}, errors.New("again"), false, true, w.clock.Now())
 	if f := m.failed["a"]; !f.until.Equal(w.clock.Now().Add(2 * moveBackOff)) {
 		t.Errorf("after the second time %+v", f)
 	}

@@ -235,9 +235,9 @@ func (r *rollOuts) fail(ctx context.Context, s *cluster, np *karpv1.NodePool, p 
 		case gone && !p.instances[name]:
 			p.Canaries, p.rest = slices.DeleteFunc(p.Canaries, func(other string) bool { return other == name }), now.Add(canaryRest)
 		case gone:
-			why = fmt.Sprintf("NodeClaim %s, the first with what they are launched from now, has ended before a pod was Ready there for %s", name, provedAfter)
+			why = fmt.Sprintf("NodeClaim %s, the first that is not drifted, ended before a pod had been Ready on its node for %s", name, provedAfter)
 		case now.Sub(p.Launched) > canaryMost:
-			why = fmt.Sprintf("no pod has been Ready for %s within %s on the node of NodeClaim %s, the first with what they are launched from now", provedAfter, canaryMost, name)
+			why = fmt.Sprintf("no pod has been Ready for %s within %s on the node of NodeClaim %s, the first that is not drifted", provedAfter, canaryMost, name)
 		}
 	}
 	if why == "" {

@@ -394,7 +394,7 @@ func TestCanaryFails(t *testing.T) {
 		if r, _ := w.record(); r.Failed != i+1 || r.Until.Sub(w.clock.Now()).Round(time.Minute) != pause || len(r.Canaries) > 0 {
 			t.Fatalf("try %d: %+v", i, r)
 		}
-		if !w.event(fmt.Sprintf("default Warning RollOutPaused: No drifted node is replaced before %s: NodeClaim %s, the first with what they are launched from now, has ended before a pod was Ready there for 2m0s",
+		if !w.event(fmt.Sprintf("default Warning RollOutPaused: No drifted node is replaced before %s: NodeClaim %s, the first that is not drifted, ended before a pod had been Ready on its node for 2m0s",
 			w.clock.Now().Add(pause).UTC().Format(time.RFC3339), name)) {
 			t.Errorf("nobody is told: %q", w.events)
 		}
@@ -506,7 +506,7 @@ func TestCanaryTakesTooLong(t *testing.T) {
 	w.mustPass()
 	w.clock.Step(canaryMost + time.Second)
 	w.mustPass()
-	if r, _ := w.record(); r.Failed != 1 || r.Why != "no pod has been Ready for 2m0s within 45m0s on the node of NodeClaim new, the first with what they are launched from now" {
+	if r, _ := w.record(); r.Failed != 1 || r.Why != "no pod has been Ready for 2m0s within 45m0s on the node of NodeClaim new, the first that is not drifted" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -35,7 +35,7 @@ type usedNodes struct {
 }
 
 // all returns a candidate for each claim with a Node and a pool. occupied returns what else is being done to a node; nil: nothing.
-func (u *usedNodes) all(s *cluster, occupied func(*candidate, time.Time) *consolidation.Kept, now time.Time) ([]consolidation.Candidate, error) {
+func (u *usedNodes) all(s *cluster, occupied func(*candidate, bool, time.Time) *consolidation.Kept, now time.Time) ([]consolidation.Candidate, error) {
 	if err := u.rules.begin(); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (u *usedNodes) all(s *cluster, occupied func(*candidate, time.Time) *consol
 		if x.Ending, err = u.endsSoon(m, now); err != nil {
 			return nil, err
 		}
-		x.Blocked = cmp.Or(occupied(m, now), x.Blocked)
+		x.Blocked = cmp.Or(occupied(m, x.Forced != "", now), x.Blocked)
 		out = append(out, x)
 	}
 	u.rules.end()

@@ -454,3 +454,20 @@ func TestOtherPodsOfACandidate(t *testing.T) {
 		t.Errorf("%d pods, a cost of %v for others, want 1 and 4", len(c.Pods), c.OtherPods)
 	}
 }
+
+// A move that was to save money, and failed, doesn't keep a node that has drifted since then from being replaced. A replacement that failed does.
+func TestFailedMovesAndDrift(t *testing.T) {
+	w, _ := reserved(t)
+	v := w.c.passes.consolidations.moves
+	m := &candidate{claim: w.claim("c"), node: &corev1.Node{}}
+	blocked := func(forced bool) bool { return v.occupied(m, forced, w.clock.Now()) != nil }
+	for _, step := range []struct{ moveForced, saving, replacing bool }{
+		{moveForced: false, saving: true, replacing: false},
+		{moveForced: true, saving: true, replacing: true},
+	} {
+		v.memory.fail(m, errors.New("its capacity is lost"), step.moveForced, true, w.clock.Now())
+		if blocked(false) != step.saving || blocked(true) != step.replacing {
+			t.Errorf("after a move that was forced: %t: moves that save money are blocked: %t, replacements: %t", step.moveForced, blocked(false), blocked(true))
+		}
+	}
+}

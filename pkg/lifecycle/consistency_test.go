@@ -76,7 +76,7 @@ func TestInitializationDeadline(t *testing.T) {
 		{name: "never Ready", change: notReady, ends: true, event: "a Warning InitializationTimeout: giving up NodeClaim a: not initialized within 15m0s of its registration: the node is not Ready"},
 		{name: "never Ready, with pods that wait there", change: notReady, pod: true, ends: true},
 		{name: "Ready, but never all of it, and of no use", change: tainted, ends: true},
-		{name: "Ready, but never all of it, and pods run there", change: tainted, pod: true, event: "a Warning InitializationTimeout: not initialized within 15m0s, but pods run there: taint readiness.k8s.io/cni"},
+		{name: "Ready, but never all of it, and pods run there", change: tainted, pod: true, event: "a Warning InitializationTimeout: not initialized within 15m0s: taint readiness.k8s.io/cni:NoSchedule is still there; the node is kept, because pods run there"},
 		{name: "initialized", change: func(*corev1.Node) {}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

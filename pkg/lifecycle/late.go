@@ -48,7 +48,7 @@ func (i *lateInitialization) check(ctx context.Context, l *life) (time.Duration,
 		return 0, err
 	}
 	if objects.Ready(node) && slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, l.now) }) {
-		i.recorder.event(l.claim, node, corev1.EventTypeWarning, reasonInitTimeout, "Check", "not initialized within %s, but pods run there: %v", initializationTimeout, why)
+		i.recorder.event(l.claim, node, corev1.EventTypeWarning, reasonInitTimeout, "Check", "not initialized within %s: %v; the node is kept, because pods run there", initializationTimeout, why)
 		return initializationTimeout, nil
 	}
 	limit := initializationTimeout

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -97,6 +98,24 @@ func (m *Moves) Surge(key string, now map[string][]*corev1.Pod, surging []*corev
 
 // errLaunching is why a move can't begin yet.
 var errLaunching = errors.New("the nodes for its pods are not initialized yet")
+
+// Newcomer returns one of the pods on a move's nodes that came after the move was planned and would have no reservation; nil: none did. known are the
+// pods it was planned from. Whether any other pod leaves the node is not known here: it is one if pods of its controller and class do.
+func (m *Moves) Newcomer(bound map[types.UID]*corev1.Pod, placements []capacity.Placement, known map[types.UID]bool) *corev1.Pod {
+	leaving := map[ledger.Successor]bool{}
+	for i := range placements {
+		leaving[ledger.Successor{Owner: objects.Controller(bound[placements[i].Pod.UID]), Class: placements[i].Class.Key}] = true
+	}
+	for uid, pod := range bound {
+		if known[uid] || pod.DeletionTimestamp != nil || objects.Ended(pod) {
+			continue
+		}
+		if _, class, err := m.classes.Successor(pod); err == nil && leaving[ledger.Successor{Owner: objects.Controller(pod), Class: class.Key}] {
+			return pod
+		}
+	}
+	return nil
+}
 
 // Begin is Ready, and from then on the move is no longer given up for demand, and its reservations are for the successors of its pods. After
 // an error the move has not begun.

@@ -62,8 +62,10 @@ type proposed struct {
 	only bool
 	// lift are the breakers of the spending guard that one of its moves may probe.
 	lift []guard.Key
-	at   time.Time
-	took time.Duration
+	// known are the pods of its candidates.
+	known map[types.UID]bool
+	at    time.Time
+	took  time.Duration
 }
 
 const (
@@ -183,7 +185,7 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 			out := c.passes.planner.Propose(&v.View, r.Candidates, o)
 			c.passes.accrual.Observe(out.Rates, r.Candidates, start)
 			count(before, c.passes.accrual.Totals())
-			made = &proposed{Proposal: out, only: r.ProposeOnly, lift: lift, at: start, took: c.clock.Since(start)}
+			made = &proposed{Proposal: out, only: r.ProposeOnly, lift: lift, known: consolidation.PodsOf(r.Candidates), at: start, took: c.clock.Since(start)}
 			return nil
 		})
 		if err != nil {

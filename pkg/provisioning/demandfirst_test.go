@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
@@ -133,5 +135,52 @@ func TestNodesAreInOneMove(t *testing.T) {
 	c.cordon(all)
 	if all[0].fenced || all[0].why != "another move empties the node" || !all[1].fenced || all[1].why != "" {
 		t.Errorf("first %+v, second %+v", all[0], all[1])
+	}
+}
+
+// A pod that comes to a move's node between the plan and the cordon has no reservation. Nothing is launched for the move then: it would be given up.
+func TestPodsThatComeAfterThePlan(t *testing.T) {
+	at := func(uid types.UID, change func(*corev1.Pod)) *corev1.Pod {
+		pod := unscheduled(100)
+		pod.UID, pod.Name, pod.Spec.NodeName = uid, string(uid), "from"
+		if change != nil {
+			change(pod)
+		}
+		return pod
+	}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod) // of the pod that comes
+		known  []types.UID
+		why    string
+	}{
+		"it came":             {known: []types.UID{"moved"}, why: "pod d/late has come to the node since the move was planned"},
+		"it was there":        {known: []types.UID{"moved", "late"}},
+		"it is being deleted": {known: []types.UID{"moved"}, change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }},
+		"it has ended":        {known: []types.UID{"moved"}, change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"it is of another kind": {known: []types.UID{"moved"}, change: func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "ds", Controller: ptr.To(true)}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			p := planningBeside(t, w, false)
+			c := &Consolidation{Moves: p.moves, planning: p}
+			moved, late := at("moved", nil), at("late", tc.change)
+			_, class, err := w.pending.Classes.Successor(moved)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := map[types.UID]bool{}
+			for _, uid := range tc.known {
+				known[uid] = true
+			}
+			a := &attempt{Move: &consolidation.Move{Nodes: []string{"from"}, Placements: []capacity.Placement{{Pod: capacity.RefOf(moved), Class: class, Node: "to"}}}}
+			v := &View{}
+			v.Nodes = []*capacity.Node{{Name: "from", Pods: []*corev1.Pod{moved, late}}, {Name: "to"}}
+			c.match(v, []*attempt{a}, known)
+			if a.why != tc.why || len(a.Placements) != 1 {
+				t.Errorf("refused because %q, want %q; %d placements", a.why, tc.why, len(a.Placements))
+			}
+		})
 	}
 }

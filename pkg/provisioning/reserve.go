@@ -91,7 +91,7 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 	c.cordon(all)
 	v, err := c.view(ctx, p.lift)
 	if err == nil {
-		c.match(v, all)
+		c.match(v, all, p.known)
 		err = c.verify(ctx, v, all)
 	}
 	if err != nil {
@@ -140,9 +140,9 @@ func (c *Consolidation) fence(nodes []string) bool {
 	return true
 }
 
-// match finds the moves' pods in a view that was taken after the cordons, and drops the placements of pods that have left meanwhile. Pods that
-// have come meanwhile are noticed by Ready.
-func (c *Consolidation) match(v *View, all []*attempt) {
+// match finds the moves' pods in a view that was taken after the cordons, and drops the placements of pods that have left meanwhile. A pod that has
+// come meanwhile has no reservation: what was launched for the move would be of no use. known are the pods that the moves were planned from.
+func (c *Consolidation) match(v *View, all []*attempt, known map[types.UID]bool) {
 	nodes := make(map[string]*capacity.Node, len(v.Nodes))
 	for _, n := range v.Nodes {
 		nodes[n.Name] = n
@@ -166,6 +166,9 @@ func (c *Consolidation) match(v *View, all []*attempt) {
 			}
 		}
 		c.matchPods(a, nodes)
+		if pod := c.Newcomer(a.pods, a.Placements, known); pod != nil {
+			a.fail("pod %s has come to the node since the move was planned", klog.KObj(pod))
+		}
 		for _, n := range a.New {
 			if why := changed(offers, n, a.Reason == consolidation.Drifted); why != "" {
 				a.fail("%s", why)

@@ -95,7 +95,7 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 		}
 		v.Existing[n.Name] = known
 		out := v.promise(n, f, st, vi.planned(f))
-		if later := vi.withoutStartupTaints(o, out, f); later != nil {
+		if later := vi.withoutStartupTaints(o, out); later != nil {
 			out.Taints = later.Spec.Taints
 			o = later
 		}
@@ -136,9 +136,8 @@ func (vi *viewer) launched(f *ledger.InFlight) *capacity.Node {
 }
 
 // withoutStartupTaints returns the Node of a claim in flight as it will be. Startup taints, and taints that are treated like them, keep
-// pods waiting (behind their gates) but not plans, and planner and filters have to see the same node. An undeclared taint that appeared when the node was Ready already is not waited for
-// (docs/design/undeclared.md): it drove off the pods that the node was bought for. It returns nil if there is none that is going. f may be nil.
-func (vi *viewer) withoutStartupTaints(o *corev1.Node, n *capacity.Node, f *ledger.InFlight) *corev1.Node {
+// pods waiting (behind their gates) but not plans, and planner and filters have to see the same node. It returns nil if the Node has none.
+func (vi *viewer) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1.Node {
 	if !n.InFlight || n.Claim == "" || len(o.Spec.Taints) == 0 {
 		return nil
 	}
@@ -146,13 +145,7 @@ func (vi *viewer) withoutStartupTaints(o *corev1.Node, n *capacity.Node, f *ledg
 	if c == nil {
 		return nil
 	}
-	going := vi.claims.ExpectedTaints(c.Pool)
-	if f != nil {
-		going = slices.DeleteFunc(slices.Clone(going), func(t corev1.Taint) bool {
-			return slices.ContainsFunc(f.Surprises, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
-		})
-	}
-	going = slices.Concat(c.StartupTaints, going)
+	going := slices.Concat(c.StartupTaints, vi.claims.ExpectedTaints(c.Pool))
 	left := slices.DeleteFunc(slices.Clone(o.Spec.Taints), func(t corev1.Taint) bool {
 		return slices.ContainsFunc(going, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
 	})

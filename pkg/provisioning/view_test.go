@@ -54,21 +54,18 @@ func TestNodesInFlightAreSeenWithoutTheirStartupTaints(t *testing.T) {
 		n    capacity.Node
 		o    *corev1.Node
 		want []corev1.Taint // nil: the Node itself is used
-		late []corev1.Taint // those that appeared when the node was Ready
 	}{
-		{"a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent, team), []corev1.Taint{team}, nil},
-		{"none but a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent), []corev1.Taint{}, nil},
-		{"a taint that is known to come", capacity.Node{InFlight: true, Claim: "c1"}, node(scanner, team), []corev1.Taint{team}, nil},
-		{"a taint that is known to come, and came too late", capacity.Node{InFlight: true, Claim: "c1"}, node(scanner, team), nil, []corev1.Taint{scanner}},
-		{"a startup taint that came late", capacity.Node{InFlight: true, Claim: "c1"}, node(agent, team), []corev1.Taint{team}, []corev1.Taint{agent}},
-		{"no startup taint any more", capacity.Node{InFlight: true, Claim: "c1"}, node(team), nil, nil},
-		{"a node that has come up", capacity.Node{Claim: "c1"}, node(agent), nil, nil},
-		{"a node of an unknown claim", capacity.Node{InFlight: true, Claim: "c2"}, node(agent), nil, nil},
-		{"a node of nobody's", capacity.Node{InFlight: true}, node(agent), nil, nil},
+		{"a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent, team), []corev1.Taint{team}},
+		{"none but a startup taint", capacity.Node{InFlight: true, Claim: "c1"}, node(agent), []corev1.Taint{}},
+		{"a taint that is known to come", capacity.Node{InFlight: true, Claim: "c1"}, node(scanner, team), []corev1.Taint{team}},
+		{"no startup taint any more", capacity.Node{InFlight: true, Claim: "c1"}, node(team), nil},
+		{"a node that has come up", capacity.Node{Claim: "c1"}, node(agent), nil},
+		{"a node of an unknown claim", capacity.Node{InFlight: true, Claim: "c2"}, node(agent), nil},
+		{"a node of nobody's", capacity.Node{InFlight: true}, node(agent), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []corev1.Taint
-			if later := vi.withoutStartupTaints(tc.o, &tc.n, &ledger.InFlight{Surprises: tc.late}); later != nil {
+			if later := vi.withoutStartupTaints(tc.o, &tc.n); later != nil {
 				got = later.Spec.Taints
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

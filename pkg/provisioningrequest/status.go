@@ -103,6 +103,6 @@ func (r *resolution) looking(s bookings.State, set func(kind string, is metav1.C
 	case r.noRetry:
 		end(provisioningv1.Failed, reasonNotFound, s.Why)
 	default:
-		set(provisioningv1.Provisioned, metav1.ConditionFalse, reasonNotFound, "It is tried again later: "+s.Why)
+		set(provisioningv1.Provisioned, metav1.ConditionFalse, reasonNotFound, s.Why+"; it is tried again later")
 	}
 }

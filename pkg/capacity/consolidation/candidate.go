@@ -84,3 +84,14 @@ func (c *Candidate) podCost() float64 {
 	}
 	return sum
 }
+
+// PodsOf returns the pods of the candidates, by UID.
+func PodsOf(candidates []Candidate) map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for i := range candidates {
+		for j := range candidates[i].Pods {
+			out[candidates[i].Pods[j].Ref.UID] = true
+		}
+	}
+	return out
+}

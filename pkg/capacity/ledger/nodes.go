@@ -62,7 +62,7 @@ type node struct {
 	meant map[capacity.ClassKey]*capacity.Class
 	// tainted are the taints that Ledger.notice has reported for this node. Each is reported once.
 	tainted []corev1.Taint
-	// surprises are NoExecute taints that appeared when its kubelet was Ready already.
+	// surprises are what Status.Surprises has returned so far.
 	surprises []corev1.Taint
 	// planned is the memory in bytes of the DaemonSets and of all pods that were planned here, bound ones among them.
 	planned int64
@@ -207,7 +207,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	if st.Initialized && !n.status.Initialized {
 		l.recallUnknown(n)
 	}
-	n.surprised(st)
+	n.surprises = append(n.surprises, n.status.Surprises(&st)...)
 	n.cached, n.status, n.nameTaken = true, st, false
 	if st.Memory.Posted && !n.fitted {
 		l.fitMemory(n, now)

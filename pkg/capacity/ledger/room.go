@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -246,8 +245,6 @@ type InFlight struct {
 	Slots          []Promise
 	Chunks         []Chunk
 	Daemons        map[string]capacity.Resources
-	// Surprises are NoExecute taints that appeared when its kubelet was Ready already. Plans must not count on their removal unless they are declared.
-	Surprises []corev1.Taint
 }
 
 // Promise is a reservation for one pod of a class. UID is set once a pod is pinned to it; Owner is set while it is reserved for the
@@ -283,8 +280,8 @@ func (l *Ledger) likely() map[*slot]*pod {
 func (l *Ledger) InFlight() []InFlight {
 	out, likely := make([]InFlight, 0, len(l.nodes)), l.likely()
 	for _, n := range l.nodes {
-		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Closed: n.closed, Late: n.late,
-			Initialized: n.status.Initialized, Managed: n.status.Managed, Daemons: maps.Clone(n.daemons), Chunks: n.chunkList(), Surprises: slices.Clone(n.surprises)}
+		f := InFlight{Claim: n.claim, Name: n.name, Template: n.template, Cached: n.cached, Fenced: n.fenced, Closed: n.closed, Late: n.late || n.status.Drives(n.surprises),
+			Initialized: n.status.Initialized, Managed: n.status.Managed, Daemons: maps.Clone(n.daemons), Chunks: n.chunkList()}
 		for _, s := range n.slots {
 			pr := Promise{Class: s.class.Class, Owner: s.owner}
 			if s.pod != nil {

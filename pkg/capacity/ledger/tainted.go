@@ -3,9 +3,8 @@ package ledger
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/nodestatus"
 )
 
 // waitsForTaints reports whether pods of the class wait for a node that is Ready and has a taint that is going to be removed.
@@ -22,31 +21,15 @@ func (l *Ledger) Awaited(claim string) bool {
 	return n != nil && !n.idle()
 }
 
-// surprised records the NoExecute taints of the new status that have appeared on the node although its kubelet was Ready without them. Pods were bound there
-// by then: whatever put the taint there may do so whenever pods come, and never remove it.
-func (n *node) surprised(st NodeStatus) {
-	if !n.cached || !n.status.KubeletReady || n.status.Initialized {
-		return
-	}
-	for _, t := range st.Taints {
-		same := func(have corev1.Taint) bool { return have.MatchTaint(&t) }
-		if capacity.OthersTaint(&t) && !slices.ContainsFunc(n.status.Taints, same) && !slices.ContainsFunc(n.surprises, same) {
-			n.surprises = append(n.surprises, t)
-		}
-	}
-}
-
 // notice reports, once each, NoExecute taints on a node whose kubelet isn't Ready yet if they keep off pods the node was bought for: pods
 // that are not bound yet, or that were bound before the taint appeared and evicted by it. A taint that all of them tolerate does no harm.
-// A taint that appears on a Ready node is not waited for (docs/design/undeclared.md), even if a taint of Kubernetes still keeps the node
-// from being initialized.
+// A taint that appears on a Ready node is not waited for, even if one of Kubernetes still keeps the node from being initialized.
 func (l *Ledger) notice(n *node) {
 	if n.claim == "" || !n.status.Managed || n.status.KubeletReady || n.status.Initialized {
 		return
 	}
 	for _, t := range n.status.Taints {
-		same := func(have corev1.Taint) bool { return have.MatchTaint(&t) }
-		if !capacity.OthersTaint(&t) || slices.ContainsFunc(n.tainted, same) {
+		if !capacity.OthersTaint(&t) || nodestatus.Has(n.tainted, &t) {
 			continue
 		}
 		for _, c := range n.meant {

@@ -55,25 +55,29 @@ func TestTaintsOfFreshNodesAreNoticed(t *testing.T) {
 	}
 }
 
-// A NoExecute taint that appears when the kubelet is Ready already is told to plans, so that none counts on its removal.
-func TestTaintsOfReadyNodesAreSurprises(t *testing.T) {
+// A NoExecute taint that appears when the kubelet is Ready already is no startup taint, even if other nodes got it before they were Ready: no plan
+// puts pods on the node.
+func TestTaintsOfReadyNodes(t *testing.T) {
 	scanner := corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoExecute}
 	booting, ready := NodeStatus{Managed: true}, NodeStatus{Managed: true, Registered: true, KubeletReady: true}
+	booting.Expected, ready.Expected = []corev1.Taint{scanner}, []corev1.Taint{scanner}
 	with := func(st NodeStatus, taints ...corev1.Taint) NodeStatus { st.Taints = taints; return st }
-	initialized := with(ready)
-	initialized.Initialized = true
+	unknown, initialized := ready, ready
+	unknown.Expected, initialized.Initialized = nil, true
 	for _, tc := range []struct {
 		name string
 		seen []NodeStatus
-		want []corev1.Taint
+		late bool
 	}{
-		{"it came when the node was Ready", []NodeStatus{booting, ready, with(ready, scanner)}, []corev1.Taint{scanner}},
-		{"and went, and came again", []NodeStatus{ready, with(ready, scanner), ready, with(ready, scanner)}, []corev1.Taint{scanner}},
-		{"it came before", []NodeStatus{booting, with(booting, scanner), with(ready, scanner)}, nil},
-		{"the node has it when it is first seen", []NodeStatus{with(ready, scanner)}, nil},
-		{"Kubernetes' own", []NodeStatus{ready, with(ready, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})}, nil},
-		{"one that lets pods stay", []NodeStatus{ready, with(ready, corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoSchedule})}, nil},
-		{"an initialized node", []NodeStatus{initialized, with(initialized, scanner)}, nil},
+		{"it came when the node was Ready", []NodeStatus{booting, ready, with(ready, scanner)}, true},
+		{"it was learned later that nodes get it", []NodeStatus{booting, unknown, with(unknown, scanner), with(ready, scanner)}, true},
+		{"and went, and came again", []NodeStatus{ready, with(ready, scanner), ready, with(ready, scanner)}, true},
+		{"and went", []NodeStatus{ready, with(ready, scanner), ready}, false},
+		{"it came before", []NodeStatus{booting, with(booting, scanner), with(ready, scanner)}, false},
+		{"the node has it when it is first seen", []NodeStatus{with(ready, scanner)}, false},
+		{"no other nodes are known to get it", []NodeStatus{unknown, with(unknown, scanner)}, false},
+		{"one that lets pods stay", []NodeStatus{ready, with(ready, corev1.Taint{Key: "scanner", Effect: corev1.TaintEffectNoSchedule})}, false},
+		{"an initialized node", []NodeStatus{ready, with(ready, scanner), with(initialized, scanner)}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now := time.Unix(0, 0)
@@ -84,12 +88,10 @@ func TestTaintsOfReadyNodesAreSurprises(t *testing.T) {
 			for _, st := range tc.seen {
 				l.Cached("n1", st, now)
 			}
-			var got []corev1.Taint
 			for _, f := range l.InFlight() {
-				got = append(got, f.Surprises...)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("surprises (-want +got):\n%s", diff)
+				if f.Late != tc.late {
+					t.Errorf("closed to plans: %t, want %t", f.Late, tc.late)
+				}
 			}
 		})
 	}

@@ -189,7 +189,7 @@ func paused(set status.ConditionSet, record string) {
 	case err != nil:
 		set.SetUnknownWithReason(objects.ConditionLaunchesPaused, karpenter.ReasonMalformed, shorten(fmt.Sprintf("annotation %s: %v", objects.AnnotationGuard, err)))
 	case len(texts) > 0:
-		set.SetTrueWithReason(objects.ConditionLaunchesPaused, "MachinesFail", shorten(strings.Join(texts, "; ")))
+		set.SetTrueWithReason(objects.ConditionLaunchesPaused, "SpendingGuard", shorten(strings.Join(texts, "; ")))
 	case set.Get(objects.ConditionLaunchesPaused) != nil:
 		_ = set.Clear(objects.ConditionLaunchesPaused)
 	}

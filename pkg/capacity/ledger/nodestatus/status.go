@@ -76,6 +76,26 @@ func (s *Status) Waits(c *capacity.Class, bind capacity.BindTime) error {
 	return nil
 }
 
+// Surprises returns the NoExecute taints of others that a later status shows, although the kubelet was Ready without them before. The node's pods were
+// bound by then: whatever put the taint there may do so whenever pods come, and never remove it.
+func (s *Status) Surprises(later *Status) []corev1.Taint {
+	if !s.KubeletReady || s.Initialized {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(later.Taints), func(t corev1.Taint) bool { return !capacity.OthersTaint(&t) || Has(s.Taints, &t) })
+}
+
+// Drives reports whether the node, which isn't initialized, has one of the surprises that plans would take for a startup taint because other nodes of
+// the pool got it before they were Ready. Such a taint is not waited for (docs/design/undeclared.md): the node gets no further pods.
+func (s *Status) Drives(surprises []corev1.Taint) bool {
+	return !s.Initialized && slices.ContainsFunc(surprises, func(t corev1.Taint) bool { return Has(s.Taints, &t) && Has(s.Expected, &t) })
+}
+
+// Has reports whether one of the taints has the key and the effect of t.
+func Has(taints []corev1.Taint, t *corev1.Taint) bool {
+	return slices.ContainsFunc(taints, func(have corev1.Taint) bool { return have.MatchTaint(t) })
+}
+
 // Uncertain reports whether pods of the class need memory, of which the node may turn out to have less than planned.
 func (s *Status) Uncertain(c *capacity.Class) bool {
 	return s.Memory.Certain > 0 && !s.Memory.Posted && c.Requests[corev1.ResourceMemory] > 0
