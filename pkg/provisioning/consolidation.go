@@ -2,10 +2,7 @@ package provisioning
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,12 +11,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/filterrefusals"
 )
 
 // Consolidation makes the passes of the consolidation that the disruption controller asks for, and reserves capacity for the moves that are
@@ -36,9 +33,8 @@ type Consolidation struct {
 	background func(func())
 	clock      clock.PassiveClock
 	passes     *passes
-	// refused is what the filters or the guard have refused for moves, and until when it is not proposed again. Only the planner's goroutine
-	// uses it.
-	refused map[capacity.Forbidden]time.Time
+	// refused is what the filters or the guard have refused for moves. Only the planner's goroutine uses it.
+	refused *filterrefusals.Moves
 }
 
 // passes hands requests and results over between goroutines.
@@ -69,8 +65,6 @@ type proposed struct {
 }
 
 const (
-	// refusedFor is for how long a placement that was refused for a move is not proposed again.
-	refusedFor = 10 * time.Minute
 	// proposalHolds is how long after it was made a proposal may be carried out. It gets older than that if demand comes first, and is dropped then.
 	proposalHolds = 2 * time.Minute
 	// typicalBoot is how long a new node is taken to boot, when a move's cost is computed.
@@ -171,7 +165,7 @@ func (c *Consolidation) propose(ctx context.Context, r *consolidation.Request) {
 		return
 	}
 	o := &consolidation.Options{Now: start, Pools: r.Pools, Accrual: &c.passes.accrual, Prices: c.planning.options, Boot: typicalBoot}
-	o.Prices.Forbidden = append(slices.Clone(o.Prices.Forbidden), c.forbidden(start)...)
+	o.Prices.Forbidden = append(slices.Clone(o.Prices.Forbidden), c.refused.Recall()...)
 	before := c.passes.accrual.Totals()
 	for _, m := range c.TakeUnpaid() {
 		c.passes.accrual.Pay(&m, start)
@@ -221,12 +215,4 @@ func (c *Consolidation) view(ctx context.Context, lift []guard.Key) (*View, erro
 		}
 	}
 	return v, nil
-}
-
-// forbidden returns what was refused for moves lately.
-func (c *Consolidation) forbidden(now time.Time) []capacity.Forbidden {
-	maps.DeleteFunc(c.refused, func(_ capacity.Forbidden, until time.Time) bool { return !now.Before(until) })
-	out := slices.Collect(maps.Keys(c.refused))
-	slices.SortFunc(out, func(a, b capacity.Forbidden) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	return out
 }

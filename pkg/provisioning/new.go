@@ -132,7 +132,7 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	c.Relocation = &Relocation{moves: c.Replacements, claims: p.Claims, reservations: p.Reservations, pending: p.Pending, planning: plans,
 		committer: by.Committer, ownership: by.Ownership, world: p.World}
 	c.Consolidation = &Consolidation{Moves: plans.moves, claims: p.Claims, namespaces: d.Namespaces, planning: plans, committer: by.Committer, ownership: by.Ownership,
-		triggers: d.Triggers, background: by.Background, clock: p.Clock, passes: passes, refused: map[capacity.Forbidden]time.Time{}}
+		triggers: d.Triggers, background: by.Background, clock: p.Clock, passes: passes, refused: filterrefusals.NewMoves(p.Clock)}
 	rooms := &offers{reservations: p.Reservations, pending: p.Pending, viewer: v, world: p.World, planner: p.Rooms, nodes: p.Nodes,
 		committer: by.Committer, triggers: d.Triggers, options: cfg.Plan}
 	c.Chunks = &Chunks{offers: rooms, claims: p.Claims, namespaces: d.Namespaces, planning: plans, ownership: by.Ownership}

@@ -266,7 +266,6 @@ func (c *Consolidation) verify(ctx context.Context, v *View, all []*attempt) err
 		if len(rejected) == 0 {
 			return nil
 		}
-		until := c.clock.Now().Add(refusedFor)
 		for _, r := range rejected {
 			a, i := of[r.Step].attempt, of[r.Step].placement
 			pl := a.Placements[i]
@@ -277,7 +276,7 @@ func (c *Consolidation) verify(ctx context.Context, v *View, all []*attempt) err
 				}
 			}
 			f.Plugin, f.Reason = r.Plugin, r.Reason
-			c.refused[f] = until
+			c.refused.Refuse(f)
 			a.fail("the scheduler's %s filter refuses pod %s/%s on node %s: %s", r.Plugin, pl.Pod.Namespace, pl.Pod.Name, pl.Node, r.Reason)
 		}
 		if try == verifyTries-1 {
@@ -456,12 +455,11 @@ func (c *Consolidation) avoid(a *attempt) {
 	for _, n := range a.New {
 		planned[n.ID] = n
 	}
-	until := c.clock.Now().Add(refusedFor / 2)
 	for _, pl := range a.Placements {
 		if n := planned[pl.Node]; n != nil {
 			f := newNode(pl.Class.Key, n)
 			f.Reason = a.why
-			c.refused[f] = until
+			c.refused.Refuse(f)
 		}
 	}
 }

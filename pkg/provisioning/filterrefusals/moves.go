@@ -1,0 +1,60 @@
+package filterrefusals
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+)
+
+const (
+	// firstPause is how long a placement that was refused for a move for the first time is not proposed again. What a filter says of a move often
+	// depends on pods that are about to be bound (a spread over zones), and then it is wrong a moment later. pauseMost is how long at most, and also
+	// how long a refusal that is over is remembered.
+	firstPause = time.Minute
+	pauseMost  = 10 * time.Minute
+)
+
+// Moves remembers what was refused for moves of pods to other nodes, so that it isn't proposed in each pass. How long that lasts doubles each
+// time the same is refused again. Only one goroutine uses it.
+type Moves struct {
+	clock   clock.PassiveClock
+	refused map[capacity.Forbidden]pause
+}
+
+type pause struct{ from, until time.Time }
+
+// NewMoves returns a Moves of nothing yet.
+func NewMoves(c clock.PassiveClock) *Moves {
+	return &Moves{clock: c, refused: map[capacity.Forbidden]pause{}}
+}
+
+// Refuse remembers that a placement was refused, by a filter or because its node could not be bought.
+func (m *Moves) Refuse(f capacity.Forbidden) {
+	now, length := m.clock.Now(), firstPause
+	if before, ok := m.refused[f]; ok && now.Before(before.until.Add(pauseMost)) {
+		if now.Before(before.until) { // refused twice in one pass
+			return
+		}
+		length = min(2*before.until.Sub(before.from), pauseMost)
+	}
+	m.refused[f] = pause{now, now.Add(length)}
+}
+
+// Recall returns what must not be proposed now, always in the same order.
+func (m *Moves) Recall() (out []capacity.Forbidden) {
+	now := m.clock.Now()
+	maps.DeleteFunc(m.refused, func(_ capacity.Forbidden, p pause) bool { return !now.Before(p.until.Add(pauseMost)) })
+	for f, p := range m.refused {
+		if now.Before(p.until) {
+			out = append(out, f)
+		}
+	}
+	slices.SortFunc(out, func(a, b capacity.Forbidden) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return out
+}
