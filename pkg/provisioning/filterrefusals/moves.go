@@ -21,13 +21,16 @@ const (
 )
 
 // Moves remembers what was refused for moves of pods to other nodes, so that it isn't proposed in each pass. How long that lasts doubles each
-// time the same is refused again. Only one goroutine uses it.
+// time the same placement is refused again, whatever the reason: reasons have amounts in them that change. Only one goroutine uses it.
 type Moves struct {
 	clock   clock.PassiveClock
-	refused map[capacity.Forbidden]pause
+	refused map[capacity.Forbidden]pause // by what is refused, without a reason
 }
 
-type pause struct{ from, until time.Time }
+type pause struct {
+	of          capacity.Forbidden // with the reason
+	from, until time.Time
+}
 
 // NewMoves returns a Moves of nothing yet.
 func NewMoves(c clock.PassiveClock) *Moves {
@@ -36,23 +39,24 @@ func NewMoves(c clock.PassiveClock) *Moves {
 
 // Refuse remembers that a placement was refused, by a filter or because its node could not be bought.
 func (m *Moves) Refuse(f capacity.Forbidden) {
-	now, length := m.clock.Now(), firstPause
-	if before, ok := m.refused[f]; ok && now.Before(before.until.Add(pauseMost)) {
+	now, length, key := m.clock.Now(), firstPause, f
+	key.Plugin, key.Reason = "", ""
+	if before, ok := m.refused[key]; ok && now.Before(before.until.Add(pauseMost)) {
 		if now.Before(before.until) { // refused twice in one pass
 			return
 		}
 		length = min(2*before.until.Sub(before.from), pauseMost)
 	}
-	m.refused[f] = pause{now, now.Add(length)}
+	m.refused[key] = pause{f, now, now.Add(length)}
 }
 
 // Recall returns what must not be proposed now, always in the same order.
 func (m *Moves) Recall() (out []capacity.Forbidden) {
 	now := m.clock.Now()
 	maps.DeleteFunc(m.refused, func(_ capacity.Forbidden, p pause) bool { return !now.Before(p.until.Add(pauseMost)) })
-	for f, p := range m.refused {
+	for _, p := range m.refused {
 		if now.Before(p.until) {
-			out = append(out, f)
+			out = append(out, p.of)
 		}
 	}
 	slices.SortFunc(out, func(a, b capacity.Forbidden) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })

@@ -1,6 +1,7 @@
 package filterrefusals
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,15 +14,16 @@ import (
 func TestMoves(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Date(2026, 11, 29, 7, 0, 0, 0, time.UTC))
 	m := NewMoves(clock)
-	spread := capacity.Forbidden{Class: "spread", Pool: "default", Zone: "us-west-2b", Plugin: "PodTopologySpread", Reason: "node(s) didn't match pod topology spread constraints"}
+	spread := capacity.Forbidden{Class: "spread", Pool: "default", Zone: "us-west-2b", Plugin: "PodTopologySpread"}
 	recalled := func(want int) {
 		t.Helper()
-		if got := m.Recall(); len(got) != want {
+		if got := m.Recall(); len(got) != want || want > 0 && got[0] != spread {
 			t.Errorf("recalled %v, want %d", got, want)
 		}
 	}
 	recalled(0)
-	for _, length := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
+	for i, length := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
+		spread.Reason = fmt.Sprintf("%d node(s) didn't match pod topology spread constraints", i)
 		m.Refuse(spread)
 		m.Refuse(spread) // of another pod of the class, in the same pass
 		clock.Step(length - time.Second)
