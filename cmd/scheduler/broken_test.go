@@ -54,7 +54,7 @@ var mistakes = []mistake{
 		says: `machines were bought in vain|instances were launched: that is a loop`,
 	},
 	{
-		name: "work-counts-as-failure", file: "pkg/capacity/guard/open.go", seed: 11,
+		name: "work-counts-as-failure", file: "pkg/capacity/guard/open.go", seed: 23,
 		is:      "func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {\n",
 		instead: "func (g *Guard) close(b *Breaker, now time.Time, proves func(Key) bool) {\nif broken(%q) { b.fail(now); b.Message = \"NodeClaim it: has done work\"; g.note(Paused, b); return }\n",
 		says:    `a pause begins, though nothing lasts`,
