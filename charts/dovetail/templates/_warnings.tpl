@@ -72,7 +72,7 @@
 {{- if eq .Values.mode "replace" }}
 {{- range $name := list "clusterEndpoint" "clusterCABundle" "clusterCIDR" }}
 {{- if not (get $s $name) }}
-- settings.{{ $name }} is empty: Dovetail asks EKS for it. Without EKS nodes can't join, unless all node classes have the family Custom.
+- settings.{{ $name }} is empty: Dovetail asks EKS for it. Without EKS nodes can't join, and those of node classes of the family Custom, which can, never drift when their class changes.
 {{- end }}
 {{- end }}
 {{- if or .Values.serviceAccount.annotations .Values.imagePullSecrets }}

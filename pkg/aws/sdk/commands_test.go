@@ -28,11 +28,12 @@ var waiters = map[string]reflect.Type{
 
 // others are commands of services that this program doesn't call, or that only the command line has, with the options that are used.
 var others = map[string][]string{
-	"cloudformation deploy":       {"stack-name", "template-file", "parameter-overrides", "capabilities"},
-	"cloudformation delete-stack": {"stack-name"},
-	"ecr create-repository":       {"repository-name"},
-	"ecr delete-repository":       {"repository-name", "force"},
-	"ecr get-login-password":      {},
+	"cloudformation deploy":                {"stack-name", "template-file", "parameter-overrides", "capabilities"},
+	"cloudformation delete-stack":          {"stack-name"},
+	"cloudformation stack-delete-complete": {"stack-name"}, // after wait
+	"ecr create-repository":                {"repository-name"},
+	"ecr delete-repository":                {"repository-name", "force"},
+	"ecr get-login-password":               {},
 }
 
 // global are options of every command.
