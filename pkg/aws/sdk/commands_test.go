@@ -31,6 +31,7 @@ var others = map[string][]string{
 	"cloudformation deploy":                {"stack-name", "template-file", "parameter-overrides", "capabilities"},
 	"cloudformation delete-stack":          {"stack-name"},
 	"cloudformation stack-delete-complete": {"stack-name"}, // after wait
+	"cloudformation describe-stack-events": {"stack-name"},
 	"ecr create-repository":                {"repository-name"},
 	"ecr delete-repository":                {"repository-name", "force"},
 	"ecr get-login-password":               {},
