@@ -150,16 +150,6 @@ type LaunchBatch struct {
 	Requests Resources `json:"-"`
 }
 
-// Zones returns the zones of the offerings that were asked for, with repetitions. w may be nil.
-func (w *LaunchBatch) Zones() (out []string) {
-	if w != nil {
-		for _, o := range w.Offers {
-			out = append(out, o.Zone)
-		}
-	}
-	return out
-}
-
 // LaunchedBy reports whether the claim's record says that the launch batch's call launches its instance.
 func (c *Claim) LaunchedBy(w *LaunchBatch) bool {
 	return c.LaunchBatch != nil && c.LaunchBatch.Token == w.Token

@@ -1,8 +1,6 @@
 package capacity
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -55,20 +53,6 @@ type NodeKind struct {
 	Boot string
 	// Devices is the key of the devices that the node will have (InstanceType.Devices).
 	Devices string
-	// Zones are those in one of which the node will be, sorted; empty if its labels have the zone.
-	Zones []string
-}
-
-// MayBeIn adds to the zones in which a node in flight may come up.
-func (n *Node) MayBeIn(zones ...string) {
-	if n.Labels[LabelZone] != "" {
-		return
-	}
-	for _, zone := range zones {
-		if at, found := slices.BinarySearch(n.Kind.Zones, zone); !found && zone != "" {
-			n.Kind.Zones = slices.Insert(n.Kind.Zones, at, zone)
-		}
-	}
 }
 
 // Label returns a label of an existing node, or its name for the key of matchFields.

@@ -158,9 +158,6 @@ func template(n *capacity.PlannedNode) *capacity.Node {
 		Allocatable: n.Allocatable, Free: n.Allocatable.Clone(), VolumesFree: n.VolumeLimits, Kind: capacity.NodeKind{Devices: provisioning.CertainDevices(n)},
 	}
 	out.Kind.Boot = planned.BootsAs(n.Pool.Name, n.Pool.NodeClass, out)
-	for i := range n.Offers {
-		out.MayBeIn(n.Offers[i].Offer.Zone)
-	}
 	return out
 }
 

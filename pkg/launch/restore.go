@@ -99,9 +99,6 @@ func (r *restorer) node(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*c
 	}
 	n.Free = n.Allocatable.Clone()
 	n.Kind.Devices = r.devices(c, w)
-	if n.MayBeIn(c.Zone); c.Zone == "" {
-		n.MayBeIn(w.Zones()...)
-	}
 	n.Kind.Boot = planned.BootsAs(c.Pool, c.NodeClass, n)
 	r.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.RecoverNode(c.Name, n, provisioning.DaemonRequests(daemons), now)

@@ -147,38 +147,3 @@ func TestRestoredNodesHaveVolumeLimits(t *testing.T) {
 		})
 	}
 }
-
-// A plan counts the zones in which a node in flight may come up, before and after a change of leaders.
-func TestZonesOfNodesInFlight(t *testing.T) {
-	offer := func(zone string) capacity.NodeOffer {
-		return capacity.NodeOffer{Type: &capacity.InstanceType{Name: "small"}, Offer: capacity.Offer{Zone: zone}}
-	}
-	planned := &capacity.PlannedNode{Pool: &capacity.Pool{}, Offers: []capacity.NodeOffer{offer("b"), offer("a"), offer("b")}}
-	if got := template(planned).Kind.Zones; !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("planned in a and b: %v", got)
-	}
-	planned.Labels = map[string]string{capacity.LabelZone: "b"}
-	if got := template(planned).Kind.Zones; got != nil {
-		t.Errorf("planned in b: %v", got)
-	}
-	w := newWorld(t)
-	w.build()
-	both := &capacity.LaunchBatch{Offers: []capacity.OfferKey{{InstanceType: "small", Zone: "a"}, {InstanceType: "large", Zone: "b"}}}
-	for name, tc := range map[string]struct {
-		claim capacity.Claim
-		want  []string
-	}{
-		"not-launched": {capacity.Claim{}, []string{"a", "b"}},
-		"launched":     {capacity.Claim{Zone: "b"}, []string{"b"}},
-		"labelled":     {capacity.Claim{Labels: map[string]string{capacity.LabelZone: "b"}}, nil},
-	} {
-		tc.claim.Name, tc.claim.Pool = name, "pool"
-		w.parts.restorer.node(&tc.claim, both, nil)
-		w.reservations.Read(func(l ledger.Reader) {
-			i := slices.IndexFunc(l.InFlight(), func(f ledger.InFlight) bool { return f.Claim == name })
-			if i < 0 || !slices.Equal(l.InFlight()[i].Template.Kind.Zones, tc.want) {
-				t.Errorf("%s: zones of %v, want %v", name, l.InFlight(), tc.want)
-			}
-		})
-	}
-}

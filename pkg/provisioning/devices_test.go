@@ -1,7 +1,6 @@
 package provisioning
 
 import (
-	"slices"
 	"testing"
 
 	"k8s.io/utils/clock"
@@ -51,24 +50,6 @@ func TestDevicesOfANodeInFlight(t *testing.T) {
 		}
 	}
 	if planned.Kind.Devices != "planned" {
-		t.Error("the ledger's node was changed")
-	}
-}
-
-// A node in flight may be in any zone that its plan left open, until it is known which one EC2 has chosen.
-func TestZonesOfANodeInFlight(t *testing.T) {
-	vi := &viewer{devices: limits.NewDevices(devices.New(nil, nil, clock.RealClock{})), claims: &claims{of: map[string]*capacity.Claim{"asked": {}, "launched": {Zone: "b"}}}}
-	open, fixed := &capacity.Node{Kind: capacity.NodeKind{Zones: []string{"a", "b"}}}, &capacity.Node{Labels: map[string]string{capacity.LabelZone: "b"}}
-	for _, tc := range []struct {
-		claim   string
-		planned *capacity.Node
-		want    []string
-	}{{"unknown", open, []string{"a", "b"}}, {"asked", open, []string{"a", "b"}}, {"launched", open, []string{"b"}}, {"launched", fixed, nil}} {
-		if got := vi.launched(&ledger.InFlight{Claim: tc.claim, Template: tc.planned}).Kind.Zones; !slices.Equal(got, tc.want) {
-			t.Errorf("%s, planned for %v: %v, want %v", tc.claim, tc.planned.Kind.Zones, got, tc.want)
-		}
-	}
-	if len(open.Kind.Zones) != 2 {
 		t.Error("the ledger's node was changed")
 	}
 }

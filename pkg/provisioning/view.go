@@ -120,19 +120,18 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 	return v, nil
 }
 
-// launched returns what a node in flight was planned as, with zone and devices of the instance once that is known: a plan may leave the choice
-// between zones, and between types with different devices or without any, to EC2.
+// launched returns what a node in flight was planned as, with the devices of the instance type that has been launched once that is known: a plan may
+// leave the choice between types with different devices, or without any, to EC2.
 func (vi *viewer) launched(f *ledger.InFlight) *capacity.Node {
 	if f.Template == nil {
 		return nil
 	}
-	claim, out := vi.claims.Current(f.Claim), *f.Template
-	if claim != nil && claim.Zone != "" && len(out.Kind.Zones) > 0 {
-		out.Kind.Zones = []string{claim.Zone}
+	key, known := vi.devices.OfClaim(vi.claims.Current(f.Claim))
+	if !known || key == f.Template.Kind.Devices {
+		return f.Template
 	}
-	if key, known := vi.devices.OfClaim(claim); known {
-		out.Kind.Devices = key
-	}
+	out := *f.Template
+	out.Kind.Devices = key
 	return &out
 }
 

@@ -15,7 +15,7 @@ func (r *run) learn() bool {
 		r.topo.ForgetDomains() // the next attempt will place pods differently
 		return true
 	}
-	if r.learnDomains() || r.learnUndecided() || r.learnPriority() {
+	if r.learnDomains() || r.learnPriority() {
 		return true
 	}
 	if r.learnMinimum() {
@@ -76,20 +76,6 @@ func (r *run) learnDomains() bool {
 			if o := &u.Owned[i]; o.Effect == topology.Spreads {
 				learned = o.Group.LearnDomains() || learned
 			}
-		}
-	}
-	return learned
-}
-
-// learnUndecided is for pods that could be placed nowhere else: zones in which no node is yet, and perhaps never will be, keep them from nothing.
-func (r *run) learnUndecided() bool {
-	learned := false
-	for _, u := range r.podBatches {
-		if u.left == 0 || !r.active(u) {
-			continue
-		}
-		for i := range u.Owned {
-			learned = u.Owned[i].Group.IgnoreUndecided() || learned
 		}
 	}
 	return learned

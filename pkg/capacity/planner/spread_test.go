@@ -66,24 +66,6 @@ func TestPlanOfSpread(t *testing.T) {
 			default on-demand c.2 b: map[web:1]
 			default on-demand c.2 c: map[web:1]
 			`},
-		{name: "a zone in which a node in flight may come up counts", view: func(t *testing.T) *capacity.View {
-			return viewOf(t, 3, asking("web", "cpu=800m", withSpread(capacity.LabelZone)), testNode("n1", "a", 0, 0, running("web")), testNode("n3", "a", 4, 8), undecidedNode("n2", "a", "b"))
-		}, want: `
-			n3: map[web:1]
-			default on-demand c.2 b: map[web:1]
-			default on-demand c.2 c: map[web:1]
-			`},
-		{name: "a zone in which nothing can be launched doesn't count before a node is there", view: func(t *testing.T) *capacity.View {
-			return viewOf(t, 4, asking("web", "cpu=800m", withSpread(capacity.LabelZone)), testNode("n1", "a", 4, 8, running("web")), undecidedNode("n2", "a", "z"))
-		}, want: `
-			n1: map[web:4]
-			`},
-		{name: "nor does one for a preference", view: func(t *testing.T) *capacity.View {
-			soft := func(s *corev1.TopologySpreadConstraint) { s.WhenUnsatisfiable = corev1.ScheduleAnyway }
-			return viewOf(t, 2, asking("web", "cpu=800m", withSpread(capacity.LabelZone, soft)), testNode("n1", "a", 4, 8, running("web")), undecidedNode("n2", "a", "b"))
-		}, want: `
-			n1: map[web:2]
-			`},
 		{name: "also by pods of another shape", view: func(t *testing.T) *capacity.View {
 			v := viewOf(t, 2, asking("web", "cpu=800m", withSpread(capacity.LabelZone)),
 				testNode("n1", "a", 0, 0, running("web")), testNode("n2", "a", 4, 8), testNode("n3", "b", 0, 0), testNode("n4", "c", 0, 0))
@@ -166,14 +148,6 @@ func TestPlanOfSpread(t *testing.T) {
 			refused 3 web: default: taint other:NoSchedule is not tolerated
 			`},
 	})
-}
-
-// undecidedNode is a full node in flight that will be in one of the zones.
-func undecidedNode(name string, zones ...string) *capacity.Node {
-	n := testNode(name, "", 0, 0)
-	delete(n.Labels, capacity.LabelZone)
-	n.InFlight, n.Kind.Zones = true, zones
-	return n
 }
 
 func TestBindOrderOfASpreadGoesRoundTheZones(t *testing.T) {

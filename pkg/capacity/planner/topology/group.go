@@ -36,10 +36,6 @@ type Group struct {
 	// forced domains count as present although no node is there yet; hostFromZero: new nodes may be added, with a count of zero.
 	forced       map[int]bool
 	HostFromZero bool
-	// required: a constraint that must hold uses the group to spread pods. undecided are the zones in which nodes in flight may come up whose zone
-	// isn't known yet: a plan that counts without them is wrong as soon as EC2 chooses one that no other node is in.
-	required  bool
-	undecided map[int]bool
 	// base is the state before planning.
 	base *savedCounts
 }
@@ -87,7 +83,7 @@ func (f *nodeFilter) id() string {
 // newGroup returns a group over the first term's topology key that counts the pods which match all terms.
 func newGroup(terms ...*capacity.PodTerm) *Group {
 	key := terms[0].TopologyKey
-	g := &Group{Key: key, Host: key == capacity.LabelHostname, Counts: map[int]int{}, Owners: map[int]int{}, Nodes: map[int]int{}, forced: map[int]bool{}, undecided: map[int]bool{}}
+	g := &Group{Key: key, Host: key == capacity.LabelHostname, Counts: map[int]int{}, Owners: map[int]int{}, Nodes: map[int]int{}, forced: map[int]bool{}}
 	for _, t := range terms {
 		g.selected = append(g.selected, newPodSelector(t))
 	}
@@ -131,11 +127,6 @@ func (g *Group) least(minDomains int, with int) int {
 	}
 	for d := range g.forced {
 		if _, there := g.Nodes[d]; !there {
-			each(d)
-		}
-	}
-	for d := range g.undecided {
-		if _, there := g.Nodes[d]; !there && !g.forced[d] {
 			each(d)
 		}
 	}
@@ -189,13 +180,6 @@ func (g *Group) LearnDomains() (learned bool) {
 		}
 	}
 	return learned
-}
-
-// IgnoreUndecided makes the zones of nodes in flight count only when these are known. It returns false if that changes nothing.
-func (g *Group) IgnoreUndecided() bool {
-	some := len(g.undecided) > 0
-	clear(g.undecided)
-	return some
 }
 
 func (g *Group) save() {

@@ -41,7 +41,7 @@ func spreadConstraints(t *Groups, u *Batch) {
 			f.tolerations = u.Tolerations
 		}
 		g := t.group("spread"+termID(term)+f.id(), term)
-		g.Filter, g.required = f, g.required || s.Hard
+		g.Filter = f
 		o := Constraint{Effect: Spreads, Group: g, Step: required, skew: int(s.MaxSkew)}
 		if s.Hard {
 			o.Kind = spread{minDomains: int(s.MinDomains)}

@@ -31,7 +31,6 @@ func (t *Groups) count(nodes []*capacity.Node, batches []*Batch, names capacity.
 				t.Eligible[g].Set(i)
 				g.Nodes[d]++
 			}
-			t.countUndecided(g, n)
 		}
 		count := func(g *Group) {
 			if d, ok := t.nodeDomain(g, n, i); ok {
@@ -51,24 +50,6 @@ func (t *Groups) count(nodes []*capacity.Node, batches []*Batch, names capacity.
 			for _, counter := range t.counters {
 				counter(p, count)
 			}
-		}
-	}
-}
-
-// countUndecided counts the zones that a node in flight may be in.
-func (t *Groups) countUndecided(g *Group, n *capacity.Node) {
-	if !g.required || g.Key != capacity.LabelZone {
-		return
-	}
-	for _, zone := range n.Kind.Zones {
-		there := func(key string) (string, bool) {
-			if key == g.Key {
-				return zone, true
-			}
-			return n.Label(key)
-		}
-		if g.Filter.Allows(n.Taints, there) {
-			g.undecided[t.domain(g.Key, zone)] = true
 		}
 	}
 }
