@@ -158,9 +158,8 @@ type slot struct {
 	// early: the drain of that node has not begun, and the slot is not for the owner's next pods yet. Demand may get it (see Reserve).
 	early bool
 	ready bool
-	// behind: not ready, since it waits for other pods (behind.go). moved: how often it was put behind all others of its class.
+	// behind: not ready, since it waits for pods of older plans (behind.go).
 	behind bool
-	moved  int
 	// planned is node.planned when the slot was made: the memory that the node needs for this slot and for all that was planned before it.
 	planned int64
 	told    string // the last reason to wait that was reported for it
