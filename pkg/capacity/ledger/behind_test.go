@@ -95,6 +95,75 @@ func TestOnlyOtherPodsAreWaitedFor(t *testing.T) {
 	}
 }
 
+// A pod has lost its node to one of a higher priority. The pods after it, which a spread allows on their nodes only beside it, keep these until it
+// has been placed elsewhere, or until nothing is planned for it.
+func TestPodsWaitForADisplacedOne(t *testing.T) {
+	for _, planned := range []bool{true, false} {
+		now := time.Unix(0, 0)
+		l, c := New(), spreadClass()
+		a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+		for _, node := range []string{"n1", "n2"} {
+			l.Existing(node, NodeStatus{Managed: true, Registered: true, Initialized: true})
+		}
+		l.Submit(a, c, now)
+		l.Submit(b, c, now)
+		l.Commit("p1", []capacity.Placement{{Class: c, Pod: a, Node: "n1", Group: 1}, {Class: c, Pod: b, Node: "n2", Group: 1}}, now)
+		refused := func(ref capacity.PodRef, node, plugin string) State {
+			t.Helper()
+			if at, _ := l.Pin(ref.UID); at != node {
+				t.Fatalf("%s is tried on %q, not %s:\n%s", ref.UID, at, node, l)
+			}
+			state, _ := l.SubmitRefused(ref, c, func(string) (string, string) { return plugin, "" }, now)
+			return state
+		}
+		activated := func(want ...capacity.PodRef) {
+			t.Helper()
+			now = now.Add(time.Second)
+			l.Tick(now)
+			if diff := cmp.Diff(want, l.Take().Activate); diff != "" {
+				t.Fatalf("activated (-want +got):\n%s\n%s", diff, l)
+			}
+		}
+		l.Take()
+		if state := refused(a, "n1", "NodeResourcesFit"); state != Queued {
+			t.Fatalf("the pod that has lost its node is %v", state)
+		}
+		if state := refused(b, "n2", "PodTopologySpread"); state != Planned {
+			t.Fatalf("the pod after it is %v", state)
+		}
+		l.Take()
+		activated()
+		if !planned {
+			now = now.Add(10 * time.Second)
+			activated(b)
+			if state := refused(b, "n2", "PodTopologySpread"); state == Planned {
+				t.Errorf("nothing is planned for the other one, and it waits all the same:\n%s", l)
+			}
+			continue
+		}
+		l.AddNode("c3", nil, nil, false, now)
+		l.Commit("p2", []capacity.Placement{{Class: c, Pod: a, Node: "c3"}}, now)
+		l.Launching("c3", now)
+		l.Take()
+		now = now.Add(10 * time.Second)
+		activated()
+		l.Named("c3", "n3", "")
+		l.Cached("n3", NodeStatus{Managed: true}, now)
+		activated(b) // pods of a class are alike: the one that has waited longest goes first
+		if node, _ := l.Pin(b.UID); node != "n3" {
+			t.Fatalf("the first pod is tried on %q", node)
+		}
+		activated() // not before that one is placed
+		if err := l.Assume(b.UID, "n3", false); err != nil {
+			t.Fatal(err)
+		}
+		activated(a)
+		if node, _ := l.Pin(a.UID); node != "n2" {
+			t.Fatalf("the pod after it is tried on %q", node)
+		}
+	}
+}
+
 // If another pod of the class waits in the place of the one that was refused, that one is tried on the node that is left.
 func TestRefusedPodTakesWhatIsLeft(t *testing.T) {
 	now := time.Unix(0, 0)
