@@ -61,7 +61,6 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 			}
 		} else {
 			l.reclass(p, pl.Class)
-			s.place = s.class.displaced.Take(s.place)
 			l.plan(p, s, now)
 		}
 		if !slices.Contains(nodes, s.node) {
@@ -142,7 +141,7 @@ func (l *Ledger) fallen(placements []capacity.Placement) func(capacity.Placement
 }
 
 func (l *Ledger) book(c *class, n *node, g *group, order int) *slot {
-	s := &slot{class: c, node: n, order: order, place: order, group: g}
+	s := &slot{class: c, node: n, order: order, group: g}
 	n.planned += c.Requests[corev1.ResourceMemory]
 	s.planned = n.planned
 	c.insert(s)

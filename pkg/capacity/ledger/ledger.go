@@ -14,7 +14,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/boots"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/pieces"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/places"
 )
 
 // Ledger holds all nodes, pods and reservations. It is not safe for concurrent use.
@@ -130,26 +129,24 @@ type pod struct {
 
 type class struct {
 	*capacity.Class
-	pods      int         // number of entries in Ledger.pods, in any state
-	slots     []*slot     // slots not assumed yet, in plan order
-	waiting   []*pod      // Planned pods, in the order of their plans
-	open      int         // number of Open pods that have no slot yet
-	failed    int         // consecutive rounds that did not get a pod of it bound
-	next      time.Time   // failures before this time belong to the same round
-	refused   int         // consecutive plans that had no capacity for it
-	patient   time.Time   // refusals before this time belong to the same plan
-	lost      int         // consecutive rounds of nodes that took pods of it and whose kubelets never registered
-	lostWhy   string      // what happened to the last one
-	rest      time.Time   // nothing is planned for new pods of it before this time, once lost is 2 or more
-	gone      bool        // it isn't in Ledger.classes any more
-	displaced places.Kept // of pods that are being planned again (behind.go)
+	pods    int       // number of entries in Ledger.pods, in any state
+	slots   []*slot   // slots not assumed yet, in plan order
+	waiting []*pod    // Planned pods, in the order of their plans
+	open    int       // number of Open pods that have no slot yet
+	failed  int       // consecutive rounds that did not get a pod of it bound
+	next    time.Time // failures before this time belong to the same round
+	refused int       // consecutive plans that had no capacity for it
+	patient time.Time // refusals before this time belong to the same plan
+	lost    int       // consecutive rounds of nodes that took pods of it and whose kubelets never registered
+	lostWhy string    // what happened to the last one
+	rest    time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
+	gone    bool      // it isn't in Ledger.classes any more
 }
 
 type slot struct {
 	class *class
 	node  *node
 	order int
-	place int // the order that the pod had first, if it has been displaced
 	group *group
 	pod   *pod      // the pod that is pinned to it
 	owner types.UID // reserved for a pod that this owner has yet to create

@@ -283,7 +283,6 @@ func (l *Ledger) TickClasses(now time.Time) (more bool) {
 		if c.gone {
 			return false
 		}
-		c.displaced.Tick(now)
 		l.catchUp(c)
 		if c.failed > 0 && now.Sub(c.next) > backoff.Longest {
 			c.failed, c.next = 0, time.Time{}

@@ -67,7 +67,6 @@ func (l *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(n
 			return p.state, p.why
 		default:
 			// Its cycle was pinned and failed: the filters refused the planned node.
-			p.slot.displace(by, now)
 			l.reject(p, "the planned node did not pass the scheduler's filters")
 			l.rejectedBy(p.ref.UID, by)
 			l.fail(p, "the planned node did not pass the scheduler's filters", now)
