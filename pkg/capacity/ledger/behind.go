@@ -41,9 +41,9 @@ func (s *slot) older() bool {
 	})
 }
 
-// tries reports whether a pod of the class waits for its node or is about to be tried on one, besides that of a slot.
+// tries reports whether a pod of the class is planned for, waits for its node or is about to be tried on one, besides that of a slot.
 func (c *class) tries(s *slot) bool {
-	return slices.ContainsFunc(c.slots, func(o *slot) bool { return o != s && !o.behind && o.owner == "" })
+	return c.queued > 0 || slices.ContainsFunc(c.slots, func(o *slot) bool { return o != s && !o.behind && o.owner == "" })
 }
 
 // catchUp opens slots that no longer wait for others.

@@ -142,6 +142,7 @@ type class struct {
 	rest    time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
 	gone    bool      // it isn't in Ledger.classes any more
 	placed  int       // pods of it that have got a node
+	queued  int       // number of Queued pods
 }
 
 type slot struct {
