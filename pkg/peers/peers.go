@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
@@ -143,7 +144,7 @@ func (p *Peers) record(ctx context.Context) error {
 	if p.Lease.Name == "" {
 		return nil
 	}
-	err := p.patch(ctx, p.Scope.Name, p.Scope.Encode())
+	err := p.write(ctx)
 	if apierrors.IsForbidden(err) && p.Scope.Name == "" {
 		klog.FromContext(ctx).Error(err, "Other Dovetails can't be told of this one; apply the shipped RBAC")
 		err = nil
@@ -154,6 +155,16 @@ func (p *Peers) record(ctx context.Context) error {
 		p.mu.Unlock()
 	}
 	return err
+}
+
+func (p *Peers) write(ctx context.Context) error {
+	own, err := p.Kube.CoordinationV1().Leases(p.Lease.Namespace).Get(ctx, p.Lease.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading lease %s: %w", p.Lease, err)
+	}
+	scope := p.Scope
+	scope.Holder = ptr.Deref(own.Spec.HolderIdentity, "")
+	return p.patch(ctx, scope.Name, scope.Encode())
 }
 
 func (p *Peers) patch(ctx context.Context, label, annotation any) error {
@@ -184,12 +195,13 @@ func (p *Peers) withdraw(ctx context.Context) {
 // conflict is another Dovetail that doesn't go together with this one, if it is active.
 type conflict struct {
 	lease *coordinationv1.Lease
+	stale bool // its record is not by the Lease's holder
 	err   error
 }
 
 // left is for how long the Lease is held if it isn't renewed. The clocks of two processes may differ.
 func (c conflict) left(now time.Time) time.Duration {
-	if !held(c.lease) || c.lease.Spec.RenewTime == nil {
+	if !held(c.lease) || c.lease.Spec.RenewTime == nil || c.stale {
 		return 0
 	}
 	return c.lease.Spec.RenewTime.Add(lasts(c.lease)).Sub(now)
@@ -229,7 +241,7 @@ func (p *Peers) conflicts(ctx context.Context) ([]conflict, error) {
 			}
 		}
 		if err != nil {
-			out = append(out, conflict{l, fmt.Errorf("%w: %w", ErrConflict, err)})
+			out = append(out, conflict{l, other.stale(), fmt.Errorf("%w: %w", ErrConflict, err)})
 		}
 	}
 	return out, nil
@@ -240,7 +252,7 @@ func (p *Peers) own(l *coordinationv1.Lease) bool {
 }
 
 // outlast returns the conflict if the other Dovetail is active: if its Lease was renewed lately or, since its clock may differ from ours, is
-// renewed within the time for which it lasts.
+// renewed within the time for which it lasts, with a record of the one that renews it.
 func (p *Peers) outlast(ctx context.Context, c conflict) error {
 	if c.left(p.Clock.Now()) > 0 {
 		return c.err
@@ -260,10 +272,13 @@ func (p *Peers) outlast(ctx context.Context, c conflict) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("reading lease %s: %w", klog.KObj(c.lease), err)
-		case held(now) && !now.Spec.RenewTime.Equal(c.lease.Spec.RenewTime):
-			return c.err
+		case !held(now) || now.Spec.RenewTime.Equal(c.lease.Spec.RenewTime):
+			return nil
 		}
-		return nil
+		if other, err := peerOf(now); err == nil && other.stale() {
+			return nil
+		}
+		return c.err
 	})
 }
 
@@ -311,6 +326,9 @@ func (p *Peers) observe(l *coordinationv1.Lease, gone bool) {
 	}
 	key := l.Namespace + "/" + l.Name
 	other, err := peerOf(l)
+	if !gone && err == nil && held(l) && other.stale() {
+		return // what is known of it lasts until its next leader can have written a record
+	}
 	p.mu.Lock()
 	before, had := p.others[key]
 	if gone || err != nil || !held(l) {

@@ -40,6 +40,13 @@ func lease(name string, scope *Scope) *coordinationv1.Lease {
 	return l
 }
 
+// by returns a scope as the replica with that identity records it.
+func by(holder string, s *Scope) *Scope {
+	out := *s
+	out.Holder = holder
+	return &out
+}
+
 func scope(name string) *Scope {
 	return &Scope{Name: name, NodePools: []string{"team=" + name}, Schedulers: []string{name}}
 }
@@ -143,18 +150,29 @@ func TestWhoIsActive(t *testing.T) {
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
-		if err == nil && w.lease(t, "ours").Annotations[objects.AnnotationScope] != scope("red").Encode() {
+		if err == nil && w.lease(t, "ours").Annotations[objects.AnnotationScope] != by("ours-0", scope("red")).Encode() {
 			t.Errorf("%s: our lease says %v", name, w.lease(t, "ours").Annotations)
 		}
 	}
 }
 
-// A Lease that looks old may be that of a process whose clock is behind: only one that isn't renewed for as long as it lasts is a dead one's.
+// A Lease that looks old may be that of a process whose clock is behind: only one that isn't renewed for as long as it lasts is a dead one's. A
+// record that isn't of the Lease's holder is one of a Dovetail that has stopped, if the holder doesn't write its own within that time.
 func TestLeasesThatLookOld(t *testing.T) {
-	for name, renewed := range map[string]bool{"dead": false, "its clock is behind": true} {
+	for name, tc := range map[string]struct {
+		age           time.Duration
+		record, later *Scope
+		renewed, fits bool
+	}{
+		"dead":                                {time.Hour, &Scope{}, &Scope{}, false, true},
+		"its clock is behind":                 {time.Hour, &Scope{}, &Scope{}, true, false},
+		"kube-scheduler is back in its place": {0, by("gone", &Scope{}), by("gone", &Scope{}), true, true},
+		"its next leader":                     {0, by("gone", &Scope{}), by("theirs-0", &Scope{}), true, false},
+	} {
 		t.Run(name, func(t *testing.T) {
-			old := lease("theirs", &Scope{})
-			old.Spec.RenewTime.Time = epoch.Add(-time.Hour)
+			renewed := tc.renewed
+			old := lease("theirs", tc.record)
+			old.Spec.RenewTime.Time = epoch.Add(-tc.age)
 			w := newWorld(*scope("red"), old)
 			if err := w.Check(t.Context()); err != nil {
 				t.Errorf("it isn't known to be active: %v", err)
@@ -163,7 +181,8 @@ func TestLeasesThatLookOld(t *testing.T) {
 			go func() { result <- w.Register(t.Context()) }()
 			eventually(t, w.clock.HasWaiters)
 			if renewed {
-				old.Spec.RenewTime.Time = epoch.Add(-time.Hour + 10*time.Second)
+				old.Spec.RenewTime.Time = epoch.Add(-tc.age + 10*time.Second)
+				old.Annotations[objects.AnnotationScope] = tc.later.Encode()
 				if _, err := w.kube.CoordinationV1().Leases("kube-system").Update(t.Context(), old, metav1.UpdateOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -174,7 +193,7 @@ func TestLeasesThatLookOld(t *testing.T) {
 			default:
 			}
 			w.clock.Step(15 * time.Second)
-			if err := <-result; (err != nil) != renewed {
+			if err := <-result; (err == nil) != tc.fits {
 				t.Errorf("registering: %v", err)
 			}
 		})
@@ -274,9 +293,22 @@ func TestWhileActing(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.clock.Step(retryEvery)
-	eventually(t, func() bool { return w.lease(t, "ours").Annotations[objects.AnnotationScope] == scope("red").Encode() })
+	eventually(t, func() bool {
+		return w.lease(t, "ours").Annotations[objects.AnnotationScope] == by("ours-0", scope("red")).Encode()
+	})
 
+	// Its next holder has yet to write a record: what is known of it lasts a little longer, and isn't prolonged.
+	theirs := lease("theirs", by("theirs-0", scope("blue")))
+	theirs.Spec.HolderIdentity = ptr.To("theirs-1")
+	for range 2 {
+		w.observe(theirs, false)
+		if why := w.Shared(map[string]string{"team": "blue"}); why == "" {
+			t.Error("their pool is free while their leader changes")
+		}
+		w.clock.Step(10 * time.Second)
+	}
 	w.clock.Step(time.Hour)
+	w.observe(theirs, false)
 	if why := w.Shared(map[string]string{"team": "blue"}); why != "" {
 		t.Errorf("an hour later it isn't active any more: %s", why)
 	}

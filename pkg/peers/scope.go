@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -24,6 +25,8 @@ type Scope struct {
 	Schedulers []string `json:"schedulers,omitempty"`
 	// Queue is the name of its interruption queue, of which each message is received once.
 	Queue string `json:"interruptionQueue,omitempty"`
+	// Holder is the identity, in the leader election, of the replica that wrote the record.
+	Holder string `json:"holder,omitempty"`
 }
 
 // Encode returns the annotation's value.
@@ -53,6 +56,12 @@ func peerOf(l *coordinationv1.Lease) (peer, error) {
 // held reports whether a process holds the Lease, or did when it was last heard of.
 func held(l *coordinationv1.Lease) bool {
 	return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != ""
+}
+
+// stale reports whether the Lease's holder is not the one that wrote the record: the next leader has yet to write its own or, where kube-scheduler
+// is back in Dovetail's place and renews the Lease with the record on it, never will.
+func (p peer) stale() bool {
+	return p.scope.Holder != "" && ptr.Deref(p.lease.Spec.HolderIdentity, "") != p.scope.Holder
 }
 
 func (p peer) String() string {
