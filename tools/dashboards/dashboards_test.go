@@ -49,7 +49,7 @@ func newEvaluator(t *testing.T) *evaluator {
 // values returns how many values that are numbers a query has at any time.
 func (e *evaluator) values(t *testing.T, query string) (n int, err error) {
 	t.Helper()
-	q, err := e.engine.NewRangeQuery(t.Context(), e, nil, query, e.first, e.last, 5*time.Second)
+	q, err := e.engine.NewRangeQuery(t.Context(), e, nil, query, e.first, e.last, time.Second) // as often as was scraped, so that the last scrapes count
 	if err != nil {
 		return 0, err
 	}
