@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Adopt gives a new pod a reservation that was made for its owner's next pods, and returns false if there is none. A pod that is left to
@@ -101,12 +102,7 @@ func ownerOf(c *capacity.Class) types.UID {
 	if c.Pod == nil {
 		return ""
 	}
-	for i := range c.Pod.OwnerReferences {
-		if ref := &c.Pod.OwnerReferences[i]; ref.Controller != nil && *ref.Controller {
-			return ref.UID
-		}
-	}
-	return ""
+	return objects.Controller(c.Pod)
 }
 
 // Holds reports whether capacity is reserved for pods that the owner, or another ReplicaSet of the Deployment, has yet to create.

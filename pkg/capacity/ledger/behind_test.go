@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -75,6 +77,101 @@ func spreadClass() *capacity.Class {
 	c := testClass("web", 100, 0)
 	c.Pod = &corev1.Pod{Spec: corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}}}
 	return c
+}
+
+// The pods that a plan counted on may have lost their nodes, and have newer plans. The pod that is refused for want of them waits for these.
+func TestPodWaitsForPodsOfNewerPlans(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	l.Submit(a, c, now)
+	l.Existing("n1", NodeStatus{Managed: true, Registered: true, Initialized: true})
+	l.Commit("p1", []capacity.Placement{{Class: c, Pod: a, Node: "n1"}}, now)
+	if node, _ := l.Pin(a.UID); node != "n1" {
+		t.Fatalf("its node is %q", node)
+	}
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c2": b}, "c2")
+	l.Launching("c2", now)
+	if state, why := l.SubmitRefused(a, c, bySpread, now); state != Planned {
+		t.Fatalf("after the filters have refused it the pod is %v: %s", state, why)
+	}
+	if l.HasRejected() {
+		t.Error("the filters' refusal counts against the node")
+	}
+	l.Tick(now.Add(time.Second))
+	if node, _ := l.Pin(a.UID); node != "" {
+		t.Fatalf("it is tried on %s before the other pod is placed", node)
+	}
+	l.Named("c2", "n2", "")
+	l.Cached("n2", NodeStatus{Managed: true}, now)
+	if node, _ := l.Pin(a.UID); node != "n2" { // pods of a class are alike: the one that has waited longest goes first
+		t.Fatalf("its node is %q", node)
+	}
+	if err := l.Assume(a.UID, "n2", false); err != nil {
+		t.Fatal(err)
+	}
+	l.Tick(now.Add(2 * time.Second))
+	if node, _ := l.Pin(b.UID); node != "n1" {
+		t.Fatalf("the node of the second is %q", node)
+	}
+	for i := range mostVain + 1 { // the other one's node is lost each time, and there is another
+		l.Tick(now.Add(time.Duration(3+i) * time.Second))
+		claim := fmt.Sprint("d", i)
+		waiting(l, c, now, 0, map[string]capacity.PodRef{claim: {UID: types.UID(claim)}}, claim)
+		l.Launching(claim, now)
+		l.Pin(b.UID)
+		if state, _ := l.SubmitRefused(b, c, bySpread, now); (state == Planned) != (i < mostVain) {
+			t.Errorf("after %d refusals it is %v:\n%s", i+1, state, l)
+		}
+		l.ClaimGone(claim, "it failed", false, now)
+	}
+}
+
+func bySpread(string) (plugin, reason string) { return "PodTopologySpread", "" }
+
+// When a pod has lost its node, those that come after it are refused until the next one of the same zone is placed. They try that one instead, and
+// none of their nodes is given up.
+func TestRefusedPodsTryTheOthersFirst(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	var placements []capacity.Placement
+	for i := range 6 { // in the zones 0, 1 and 2 in turn
+		ref, node := capacity.PodRef{UID: types.UID(fmt.Sprint("p", i))}, fmt.Sprint("n", i)
+		l.Submit(ref, c, now)
+		l.Existing(node, NodeStatus{Managed: true, Registered: true, Initialized: true})
+		placements = append(placements, capacity.Placement{Class: c, Pod: ref, Node: node, Group: 1})
+	}
+	l.Commit("p", placements, now)
+	zones, lost, replanned := [3]int{}, "n2", 0
+	for at := now; at.Sub(now) < 10*time.Second; at = at.Add(time.Second) {
+		l.Tick(at)
+		for _, pl := range placements {
+			node, _ := l.Pin(pl.Pod.UID)
+			if node == "" {
+				continue
+			}
+			zone := int(node[1]-'0') % 3
+			plugin := ""
+			switch {
+			case node == lost:
+				plugin = "NodeResourcesFit"
+			case zones[zone] > min(zones[0], zones[1], zones[2]):
+				plugin = "PodTopologySpread"
+			}
+			if plugin == "" {
+				if err := l.Assume(pl.Pod.UID, node, false); err != nil {
+					t.Fatal(err)
+				}
+				l.Settled(pl.Pod.UID, node)
+				zones[zone]++
+			} else if state, _ := l.SubmitRefused(pl.Pod, c, func(string) (string, string) { return plugin, "" }, at); state == Queued {
+				replanned++
+			}
+		}
+	}
+	if replanned != 1 || zones != [3]int{2, 2, 1} {
+		t.Errorf("%d pods need other nodes, and the zones have %v:\n%s", replanned, zones, l)
+	}
 }
 
 // Only filters that look at other pods excuse a refusal: for want of CPU, say, the pod is planned again at once, and its node is looked at.

@@ -141,6 +141,8 @@ type class struct {
 	lostWhy string    // what happened to the last one
 	rest    time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
 	gone    bool      // it isn't in Ledger.classes any more
+	placed  int       // pods of it that have got a node
+	queued  int       // number of Queued pods
 }
 
 type slot struct {
@@ -158,8 +160,9 @@ type slot struct {
 	// early: the drain of that node has not begun, and the slot is not for the owner's next pods yet. Demand may get it (see Reserve).
 	early bool
 	ready bool
-	// behind: not ready, since it waits for pods of older plans (behind.go).
-	behind bool
+	// behind: not ready, since it waits for other pods (behind.go); since how many of them were placed, and how often in vain.
+	behind       bool
+	placed, vain int
 	// planned is node.planned when the slot was made: the memory that the node needs for this slot and for all that was planned before it.
 	planned int64
 	told    string // the last reason to wait that was reported for it

@@ -24,16 +24,24 @@ func (l *Ledger) add(ref capacity.PodRef, c *capacity.Class) *pod {
 
 // become changes the state of a pod.
 func (l *Ledger) become(p *pod, s State) {
-	delete(l.queued, p.ref.UID)
+	l.dequeue(p)
 	if p.state = s; s == Queued {
 		l.queued[p.ref.UID] = p
+		p.class.queued++
+	}
+}
+
+func (l *Ledger) dequeue(p *pod) {
+	if l.queued[p.ref.UID] != nil {
+		p.class.queued--
+		delete(l.queued, p.ref.UID)
 	}
 }
 
 // remove forgets a pod whose entitlement has ended.
 func (l *Ledger) remove(p *pod) {
 	delete(l.pods, p.ref.UID)
-	delete(l.queued, p.ref.UID)
+	l.dequeue(p)
 	p.removed = true
 	p.class.pods--
 	l.forget(p.class)

@@ -81,6 +81,10 @@ func (l *Ledger) reclass(p *pod, c *capacity.Class) {
 		p.class = l.class(c)
 		old.pods--
 		p.class.pods++
+		if p.state == Queued {
+			old.queued--
+			p.class.queued++
+		}
 		l.forget(old)
 	}
 }
