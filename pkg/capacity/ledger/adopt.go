@@ -45,10 +45,7 @@ func (l *Ledger) heldInMove(c *capacity.Class, owner types.UID) (out *slot) {
 	}
 	for _, n := range l.nodes {
 		for _, s := range n.slots {
-			if s.owner != owner || s.early || s.leaving == "" || n.fenced || !c.Requests.Fits(s.class.Requests) || !n.suits(c) {
-				continue
-			}
-			if out == nil || s.ready && !out.ready || s.ready == out.ready && s.order < out.order {
+			if s.owner == owner && !s.early && s.leaving != "" && !n.fenced && c.Requests.Fits(s.class.Requests) && n.suits(c) && s.better(out) {
 				out = s
 			}
 		}

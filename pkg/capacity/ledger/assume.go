@@ -145,7 +145,6 @@ func (l *Ledger) Settled(uid types.UID, name string) Room {
 			l.tidy(p.slot.node)
 		}
 		p.slot = nil
-		l.become(p, Unknown)
 		l.remove(p)
 	}
 	return room

@@ -115,7 +115,7 @@ func TestPodWaitsForPodsOfNewerPlans(t *testing.T) {
 		t.Fatalf("the node of the second is %q", node)
 	}
 	for i := range mostVain + 1 { // the other one's node is lost each time, and there is another
-		l.Tick(now.Add(time.Duration(3+i) * time.Second))
+		l.Tick(now.Add(time.Duration(3+i) * planSoon))
 		claim := fmt.Sprint("d", i)
 		waiting(l, c, now, 0, map[string]capacity.PodRef{claim: {UID: types.UID(claim)}}, claim)
 		l.Launching(claim, now)
@@ -124,6 +124,63 @@ func TestPodWaitsForPodsOfNewerPlans(t *testing.T) {
 			t.Errorf("after %d refusals it is %v:\n%s", i+1, state, l)
 		}
 		l.ClaimGone(claim, "it failed", false, now)
+	}
+}
+
+// The pods that a plan counted on may be without a plan at the moment. The refused pod waits for that plan, and not for ever: there may never be one.
+func TestPodWaitsForPodsThatAreBeingPlanned(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	l.AddNode("c1", nil, nil, false, now)
+	l.Launching("c1", now)
+	l.Named("c1", "n1", "")
+	l.Submit(a, c, now)
+	l.Commit("p1", []capacity.Placement{{Class: c, Pod: a, Node: "c1"}}, now)
+	l.Submit(b, c, now) // and nothing is planned for it
+	l.Cached("n1", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
+	for i := range mostVain {
+		if node, _ := l.Pin(a.UID); node != "n1" {
+			t.Fatalf("attempt %d is on %q:\n%s", i, node, l)
+		}
+		if state, why := l.SubmitRefused(a, c, bySpread, now); state != Planned {
+			t.Fatalf("after %d refusals the pod is %v: %s", i+1, state, why)
+		}
+		l.Tick(now.Add(planSoon - time.Second))
+		if node, _ := l.Pin(a.UID); node != "" {
+			t.Fatalf("after %d refusals it is tried again at once", i+1)
+		}
+		now = now.Add(planSoon)
+		l.Tick(now)
+	}
+	l.Pin(a.UID)
+	if state, _ := l.SubmitRefused(a, c, bySpread, now); state == Planned {
+		t.Errorf("it waits for ever:\n%s", l)
+	}
+}
+
+// A pod that waits for others up to the end of its gate says nothing about the node that is reserved for it.
+func TestNodesOfPodsThatWaitForOthersAreNotToBlame(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	l.SetPatience(Patience{Gate: 10 * time.Minute, Late: time.Hour})
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a, "c2": b}, "c1", "c2")
+	for _, claim := range []string{"c1", "c2"} {
+		l.Launching(claim, now)
+	}
+	l.Named("c1", "n1", "")
+	l.Cached("n1", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
+	l.Pin(a.UID)
+	if state, why := l.SubmitRefused(a, c, bySpread, now); state != Planned {
+		t.Fatalf("after a refusal the pod is %v: %s", state, why)
+	}
+	l.Tick(now.Add(10*time.Minute + time.Second))
+	if !l.Refused(a.UID) {
+		t.Fatalf("its gate hasn't ended:\n%s", l)
+	}
+	if got := l.TakeRejected(); len(got) > 0 {
+		t.Errorf("the guard hears of %+v", got)
 	}
 }
 

@@ -163,6 +163,7 @@ type slot struct {
 	// behind: not ready, since it waits for other pods (behind.go); since how many of them were placed, and how often in vain.
 	behind       bool
 	placed, vain int
+	again        time.Time // refused by a spread: when it is tried again if nothing has been planned for the others by then
 	// planned is node.planned when the slot was made: the memory that the node needs for this slot and for all that was planned before it.
 	planned int64
 	told    string // the last reason to wait that was reported for it

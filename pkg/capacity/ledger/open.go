@@ -283,7 +283,7 @@ func (l *Ledger) TickClasses(now time.Time) (more bool) {
 		if c.gone {
 			return false
 		}
-		l.catchUp(c)
+		l.catchUp(c, now)
 		if c.failed > 0 && now.Sub(c.next) > backoff.Longest {
 			c.failed, c.next = 0, time.Time{}
 			l.forget(c)
@@ -333,16 +333,16 @@ func (l *Ledger) gatesEnd(due []*pod, now time.Time) {
 		}
 		// Planning again would buy a node each time. This node may still register, and other capacity may become free.
 		why := fmt.Sprintf("its node has not become usable within %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
-		n := p.awaits()
+		s := p.awaited()
 		freed := l.freed
 		l.release(p)
 		l.freed = freed // releasing a slot that never became usable frees nothing for others
 		l.refuse(p, why, now)
-		if n != nil && n.cached && n.status.Initialized {
+		if s != nil && s.node.cached && s.node.status.Initialized && !s.behind {
 			// The node is good for other pods, but a driver hasn't published what this one needs. Without a retry time another node would
 			// be bought for it each time capacity becomes free, and it would wait there in vain, too.
 			p.retry, p.broken = now.Add(l.patience.Gate), true
-			l.waitedInVain(n, p, why)
+			l.waitedInVain(s.node, p, why)
 		}
 		l.out.Words = append(l.out.Words, Word{p.ref, why})
 	}
@@ -395,14 +395,6 @@ func (p *pod) awaited() *slot {
 			}
 			i--
 		}
-	}
-	return nil
-}
-
-// awaits returns the node of the slot that awaited returns, or nil.
-func (p *pod) awaits() *node {
-	if s := p.awaited(); s != nil {
-		return s.node
 	}
 	return nil
 }

@@ -24,24 +24,20 @@ func (l *Ledger) add(ref capacity.PodRef, c *capacity.Class) *pod {
 
 // become changes the state of a pod.
 func (l *Ledger) become(p *pod, s State) {
-	l.dequeue(p)
+	if p.state == Queued {
+		delete(l.queued, p.ref.UID)
+		p.class.queued--
+	}
 	if p.state = s; s == Queued {
 		l.queued[p.ref.UID] = p
 		p.class.queued++
 	}
 }
 
-func (l *Ledger) dequeue(p *pod) {
-	if l.queued[p.ref.UID] != nil {
-		p.class.queued--
-		delete(l.queued, p.ref.UID)
-	}
-}
-
 // remove forgets a pod whose entitlement has ended.
 func (l *Ledger) remove(p *pod) {
 	delete(l.pods, p.ref.UID)
-	l.dequeue(p)
+	l.become(p, Unknown)
 	p.removed = true
 	p.class.pods--
 	l.forget(p.class)

@@ -60,7 +60,7 @@ func (l *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(n
 		case p.slot == nil:
 			// The cycle that failed began before the plan was made. The next one will be pinned.
 			return p.state, l.awakenLater(p, now)
-		case l.fallsBehind(p.slot, by):
+		case l.fallsBehind(p.slot, by, now):
 			if p.state == Open {
 				return p.state, l.awakenLater(p, now) // another pod of its class waits in its place
 			}

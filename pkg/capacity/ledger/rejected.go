@@ -81,9 +81,8 @@ func (l *Ledger) Forgive(uids []types.UID, now time.Time) {
 			continue
 		}
 		c := p.class
-		p.failed, c.failed, c.next = 0, 0, time.Time{}
-		c.refused, c.patient = 0, time.Time{}
-		c.lost, c.rest = 0, time.Time{}
+		c.served()
+		p.failed, c.lost, c.rest = 0, 0, time.Time{}
 		if p.state == Refused {
 			l.queue(p, now)
 		}

@@ -1,9 +1,7 @@
 package ledger
 
 import (
-	"cmp"
 	"maps"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,30 +22,23 @@ func (l *Ledger) Surge(leaving string, owner types.UID, deployment string) {
 }
 
 // reservedFor returns a slot that is reserved for the next pod of the class's Deployment, a ready one if possible, or nil.
-func (l *Ledger) reservedFor(c *capacity.Class, deployment string) *slot {
+func (l *Ledger) reservedFor(c *capacity.Class, deployment string) (out *slot) {
 	if deployment == "" || l.surges[deployment] == 0 {
 		return nil
 	}
-	var found []*slot
 	for _, n := range l.nodes {
 		for _, s := range n.slots {
-			if s.deployment == deployment && maps.Equal(s.class.Requests, c.Requests) && !n.fenced {
-				found = append(found, s)
+			if s.deployment == deployment && maps.Equal(s.class.Requests, c.Requests) && !n.fenced && s.better(out) {
+				out = s
 			}
 		}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	return slices.MinFunc(found, func(a, b *slot) int {
-		if a.ready != b.ready {
-			if a.ready {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.order, b.order)
-	})
+	return out
+}
+
+// better reports whether a pod had better get s than other: a ready slot before others, an older one before a newer one.
+func (s *slot) better(other *slot) bool {
+	return other == nil || s.ready && !other.ready || s.ready == other.ready && s.order < other.order
 }
 
 // reclassed returns a slot that takes the place of one of another class, in the same group.
