@@ -33,7 +33,8 @@ func (l *Ledger) Adopted() map[types.UID][]types.UID {
 // Expects reports whether capacity is reserved for a pod that the class's owner has yet to create, or booked for the request that it names.
 func (l *Ledger) Expects(c *capacity.Class) bool {
 	k := l.classes[c.Key]
-	return k != nil && k.heldFor(ownerOf(c)) != nil || l.heldInMove(c, ownerOf(c)) != nil || l.reservedFor(c, deploymentOf(c)) != nil || l.bookedFor(c) != nil
+	owner, deployment := ownersOf(c)
+	return k != nil && k.heldFor(owner) != nil || l.heldInMove(c, owner) != nil || l.reservedFor(c, deployment) != nil || l.bookedFor(c) != nil
 }
 
 // heldInMove returns a slot that was reserved for the owner's next pod because one of its pods has to leave its node, or nil. The slot may
@@ -95,11 +96,12 @@ func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
 	return true
 }
 
-func ownerOf(c *capacity.Class) types.UID {
+// ownersOf returns the controller of the class's pods, and the Deployment that has it.
+func ownersOf(c *capacity.Class) (owner types.UID, deployment string) {
 	if c.Pod == nil {
-		return ""
+		return "", ""
 	}
-	return objects.Controller(c.Pod)
+	return objects.Controller(c.Pod), objects.DeploymentOf(c.Pod)
 }
 
 // Holds reports whether capacity is reserved for pods that the owner, or another ReplicaSet of the Deployment, has yet to create.

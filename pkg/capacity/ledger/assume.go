@@ -70,7 +70,6 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 			l.release(p)
 		}
 		l.become(p, Assumed)
-		p.class.placed++
 	}
 	if n, ok := l.byName[name]; ok && !daemon && room != RoomPlanned {
 		n.others = true
@@ -138,6 +137,7 @@ func (l *Ledger) Settled(uid types.UID, name string) Room {
 	}
 	if p := l.pods[uid]; p != nil {
 		p.class.served()
+		p.class.placed++
 		if p.state == Planned || p.state == Open { // it was planned for while it was being bound: no pod needs that reservation
 			l.release(p)
 		} else if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {

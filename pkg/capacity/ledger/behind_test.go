@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,18 +111,20 @@ func TestPodWaitsForPodsOfNewerPlans(t *testing.T) {
 	if err := l.Assume(a.UID, "n2", false); err != nil {
 		t.Fatal(err)
 	}
+	l.Settled(a.UID, "n2")
 	l.Tick(now.Add(2 * time.Second))
 	if node, _ := l.Pin(b.UID); node != "n1" {
 		t.Fatalf("the node of the second is %q", node)
 	}
-	for i := range mostVain + 1 { // the other one's node is lost each time, and there is another
-		l.Tick(now.Add(time.Duration(3+i) * planSoon))
-		claim := fmt.Sprint("d", i)
+	for waited := tryAgain; waited < 3*mostWait; waited *= 2 { // the other one's node is lost each time, and there is another
+		now := now.Add(waited)
+		l.Tick(now)
+		claim := fmt.Sprint("d", waited)
 		waiting(l, c, now, 0, map[string]capacity.PodRef{claim: {UID: types.UID(claim)}}, claim)
 		l.Launching(claim, now)
 		l.Pin(b.UID)
-		if state, _ := l.SubmitRefused(b, c, bySpread, now); (state == Planned) != (i < mostVain) {
-			t.Errorf("after %d refusals it is %v:\n%s", i+1, state, l)
+		if state, _ := l.SubmitRefused(b, c, bySpread, now); (state == Planned) != (waited <= mostWait) {
+			t.Errorf("after %v it is %v:\n%s", waited, state, l)
 		}
 		l.ClaimGone(claim, "it failed", false, now)
 	}
@@ -139,20 +142,22 @@ func TestPodWaitsForPodsThatAreBeingPlanned(t *testing.T) {
 	l.Commit("p1", []capacity.Placement{{Class: c, Pod: a, Node: "c1"}}, now)
 	l.Submit(b, c, now) // and nothing is planned for it
 	l.Cached("n1", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
-	for i := range mostVain {
+	for waited := time.Duration(0); waited <= mostWait; waited += max(waited, tryAgain) {
+		at := now.Add(waited)
+		l.Tick(at.Add(-time.Second))
+		if node, _ := l.Pin(a.UID); waited > 0 && node != "" {
+			t.Fatalf("after %v it is tried again at once", waited)
+		}
+		l.Tick(at)
 		if node, _ := l.Pin(a.UID); node != "n1" {
-			t.Fatalf("attempt %d is on %q:\n%s", i, node, l)
+			t.Fatalf("after %v it is tried on %q:\n%s", waited, node, l)
 		}
-		if state, why := l.SubmitRefused(a, c, bySpread, now); state != Planned {
-			t.Fatalf("after %d refusals the pod is %v: %s", i+1, state, why)
+		if state, why := l.SubmitRefused(a, c, bySpread, at); state != Planned {
+			t.Fatalf("after %v the pod is %v: %s", waited, state, why)
 		}
-		l.Tick(now.Add(planSoon - time.Second))
-		if node, _ := l.Pin(a.UID); node != "" {
-			t.Fatalf("after %d refusals it is tried again at once", i+1)
-		}
-		now = now.Add(planSoon)
-		l.Tick(now)
 	}
+	now = now.Add(2 * mostWait)
+	l.Tick(now)
 	l.Pin(a.UID)
 	if state, _ := l.SubmitRefused(a, c, bySpread, now); state == Planned {
 		t.Errorf("it waits for ever:\n%s", l)
@@ -181,6 +186,120 @@ func TestNodesOfPodsThatWaitForOthersAreNotToBlame(t *testing.T) {
 	}
 	if got := l.TakeRejected(); len(got) > 0 {
 		t.Errorf("the guard hears of %+v", got)
+	}
+}
+
+// A node that never suits, in the wrong zone, say, is given up however many other pods of its class come and are placed.
+func TestUselessSlotIsGivenUp(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	up := NodeStatus{Managed: true, Registered: true, Initialized: true}
+	var live []capacity.PodRef
+	gaveUp := false
+	for i := range 400 { // a pod each 5 s, whose node boots for 20 s; n0 is always refused
+		r := capacity.PodRef{UID: types.UID(fmt.Sprint("p", i))}
+		live = append(live, r)
+		l.Submit(r, c, now)
+		if q := l.QueuedPods(); len(q) > 0 {
+			claim := fmt.Sprint("c", i)
+			l.AddNode(claim, nil, nil, false, now)
+			l.Launching(claim, now)
+			l.Named(claim, fmt.Sprint("n", i), "")
+			l.Commit(claim, []capacity.Placement{{Class: c, Pod: q[0].Ref, Node: claim}}, now)
+		}
+		if i >= 4 {
+			l.Cached(fmt.Sprint("n", i-4), up, now)
+		}
+		for range 5 {
+			now = now.Add(time.Second)
+			l.Tick(now)
+			live = slices.DeleteFunc(live, func(ref capacity.PodRef) bool {
+				node, _ := l.Pin(ref.UID)
+				if node == "n0" {
+					state, _ := l.SubmitRefused(ref, c, bySpread, now)
+					gaveUp = gaveUp || state == Queued || state == Refused
+				}
+				if node == "" || node == "n0" || l.Assume(ref.UID, node, false) != nil {
+					return false
+				}
+				l.Settled(ref.UID, node)
+				return true
+			})
+		}
+	}
+	if !gaveUp {
+		t.Errorf("n0 is kept for ever:\n%s", l)
+	}
+}
+
+// The pods that are waited for never come. In the end, the one that waits is planned for again.
+func TestWaitForOthersEndsInAPlan(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a, "c2": b}, "c1", "c2")
+	l.Launching("c1", now)
+	l.Launching("c2", now)
+	l.Named("c1", "n1", "")
+	l.Cached("n1", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
+	l.Pin(a.UID)
+	l.SubmitRefused(a, c, bySpread, now)
+	for i := range 120 {
+		l.Tick(now.Add(time.Duration(i) * time.Minute))
+	}
+	if l.Refused(a.UID) {
+		t.Errorf("nothing plans for it:\n%s", l)
+	}
+}
+
+// Pods of two zones wait for those of a third, whose nodes come one by one. The number of attempts grows with the pods, not with their square.
+func TestPodsThatWaitAreNotAllTriedEachTime(t *testing.T) {
+	const n = 300
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	var placements []capacity.Placement
+	for i := range 3 * n { // the nodes of zones 0 and 1 are there, and those of zone 2 come later
+		ref, claim := capacity.PodRef{UID: types.UID(fmt.Sprint("p", i))}, fmt.Sprint("c", i)
+		l.Submit(ref, c, now)
+		l.AddNode(claim, nil, nil, false, now)
+		l.Launching(claim, now)
+		l.Named(claim, fmt.Sprint("n", i), "")
+		placements = append(placements, capacity.Placement{Class: c, Pod: ref, Node: claim})
+	}
+	l.Commit("p", placements, now)
+	zoneOf := func(node string) (i int) { fmt.Sscanf(node, "n%d", &i); return i / n }
+	zones, tried, left := [3]int{}, 0, len(placements)
+	for step := 0; step < 3*n && left > 0; step++ {
+		now = now.Add(time.Second)
+		up := func(i int) {
+			labels := map[string]string{corev1.LabelTopologyZone: fmt.Sprint(i / n)}
+			l.Cached(fmt.Sprint("n", i), NodeStatus{Managed: true, Registered: true, Initialized: true, Labels: labels}, now)
+		}
+		for i := 0; i < 2*n && step == 0; i++ {
+			up(i)
+		}
+		for i := 3 * step; i < min(3*step+3, n); i++ {
+			up(2*n + i)
+		}
+		l.Tick(now)
+		for i := range placements {
+			ref := placements[i].Pod
+			node, _ := l.Pin(ref.UID)
+			if node == "" {
+				continue
+			}
+			tried++
+			if zone := zoneOf(node); zones[zone] > min(zones[0], zones[1], zones[2]) {
+				l.SubmitRefused(ref, c, bySpread, now)
+			} else if err := l.Assume(ref.UID, node, false); err == nil {
+				l.Settled(ref.UID, node)
+				zones[zone]++
+				left--
+			}
+		}
+	}
+	if left > 0 || tried > 3*n*(triesPerPod+3) {
+		t.Errorf("%d attempts for %d pods, of which %d are left: %v", tried, 3*n, left, zones)
 	}
 }
 

@@ -6,7 +6,11 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/boots"
 )
+
+var usualPatience = boots.UsualPatience
 
 // check returns what is inconsistent in the ledger, or nil.
 func check(l *Ledger) error {
@@ -41,6 +45,15 @@ func check(l *Ledger) error {
 		return fmt.Errorf("knows what keeps %d classes apart, has %d", l.apart.Len(), len(l.classes))
 	}
 	for key, c := range l.classes {
+		queued := 0
+		for _, p := range l.queued {
+			if p.class == c {
+				queued++
+			}
+		}
+		if queued != c.queued {
+			return fmt.Errorf("class %s: counts %d queued pods, has %d", key, c.queued, queued)
+		}
 		free, owned, ready := 0, 0, 0
 		for i, s := range c.slots {
 			if i > 0 && c.slots[i-1].order >= s.order {
@@ -54,6 +67,9 @@ func check(l *Ledger) error {
 			}
 			if l.nodes[s.node.key] != s.node {
 				return fmt.Errorf("class %s: slot #%d is on a forgotten node %s", key, s.order, s.node.key)
+			}
+			if s.behind && (s.ready || s.group != nil || s.pod != nil || s.owner != "") {
+				return fmt.Errorf("slot #%d waits for other pods and is in use", s.order)
 			}
 			switch {
 			case s.pod != nil && s.owner != "":

@@ -129,20 +129,21 @@ type pod struct {
 
 type class struct {
 	*capacity.Class
-	pods    int       // number of entries in Ledger.pods, in any state
-	slots   []*slot   // slots not assumed yet, in plan order
-	waiting []*pod    // Planned pods, in the order of their plans
-	open    int       // number of Open pods that have no slot yet
-	failed  int       // consecutive rounds that did not get a pod of it bound
-	next    time.Time // failures before this time belong to the same round
-	refused int       // consecutive plans that had no capacity for it
-	patient time.Time // refusals before this time belong to the same plan
-	lost    int       // consecutive rounds of nodes that took pods of it and whose kubelets never registered
-	lostWhy string    // what happened to the last one
-	rest    time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
-	gone    bool      // it isn't in Ledger.classes any more
-	placed  int       // pods of it that have got a node
-	queued  int       // number of Queued pods
+	pods     int       // number of entries in Ledger.pods, in any state
+	slots    []*slot   // slots not assumed yet, in plan order
+	waiting  []*pod    // Planned pods, in the order of their plans
+	open     int       // number of Open pods that have no slot yet
+	failed   int       // consecutive rounds that did not get a pod of it bound
+	next     time.Time // failures before this time belong to the same round
+	refused  int       // consecutive plans that had no capacity for it
+	patient  time.Time // refusals before this time belong to the same plan
+	lost     int       // consecutive rounds of nodes that took pods of it and whose kubelets never registered
+	lostWhy  string    // what happened to the last one
+	rest     time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
+	gone     bool      // it isn't in Ledger.classes any more
+	placed   int       // pods of it that were bound
+	caughtUp int       // placed at the time of the last catchUp
+	queued   int       // number of Queued pods
 }
 
 type slot struct {
@@ -160,10 +161,11 @@ type slot struct {
 	// early: the drain of that node has not begun, and the slot is not for the owner's next pods yet. Demand may get it (see Reserve).
 	early bool
 	ready bool
-	// behind: not ready, since it waits for other pods (behind.go); since how many of them were placed, and how often in vain.
-	behind       bool
-	placed, vain int
-	again        time.Time // refused by a spread: when it is tried again if nothing has been planned for the others by then
+	// behind: not ready, since it waits for other pods (behind.go); since how many of its class were placed.
+	behind  bool
+	placed  int
+	refused time.Time // when a filter refused its pod for the first time; zero: never
+	again   time.Time // refused by a spread: when it is tried again in any case
 	// planned is node.planned when the slot was made: the memory that the node needs for this slot and for all that was planned before it.
 	planned int64
 	told    string // the last reason to wait that was reported for it
@@ -181,7 +183,7 @@ type group struct {
 func New() *Ledger {
 	return &Ledger{
 		boots:    map[string]*boots.Times{},
-		patience: usualPatience,
+		patience: boots.UsualPatience,
 		nodes:    map[string]*node{},
 		byName:   map[string]*node{},
 		pods:     map[types.UID]*pod{},

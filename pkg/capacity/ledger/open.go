@@ -338,11 +338,13 @@ func (l *Ledger) gatesEnd(due []*pod, now time.Time) {
 		l.release(p)
 		l.freed = freed // releasing a slot that never became usable frees nothing for others
 		l.refuse(p, why, now)
-		if s != nil && s.node.cached && s.node.status.Initialized && !s.behind {
+		if s != nil && s.node.cached && s.node.status.Initialized {
 			// The node is good for other pods, but a driver hasn't published what this one needs. Without a retry time another node would
 			// be bought for it each time capacity becomes free, and it would wait there in vain, too.
 			p.retry, p.broken = now.Add(l.patience.Gate), true
-			l.waitedInVain(s.node, p, why)
+			if !s.behind {
+				l.waitedInVain(s.node, p, why)
+			}
 		}
 		l.out.Words = append(l.out.Words, Word{p.ref, why})
 	}
@@ -411,14 +413,13 @@ func (l *Ledger) Replan(uid types.UID, claim, why string, now time.Time) {
 		return
 	}
 	for _, s := range slices.Backward(n.slots) {
-		if s.class != p.class || s.pod != nil || s.owner != "" || s.ready {
-			continue
+		if s.class == p.class && s.pod == nil && s.owner == "" && !s.ready {
+			i := slices.Index(p.class.waiting, p)
+			p.class.waiting = slices.Delete(p.class.waiting, i, i+1)
+			l.become(p, Unknown)
+			l.drop(s)
+			l.again(p, why, now)
+			return
 		}
-		i := slices.Index(p.class.waiting, p)
-		p.class.waiting = slices.Delete(p.class.waiting, i, i+1)
-		l.become(p, Unknown)
-		l.drop(s)
-		l.again(p, why, now)
-		return
 	}
 }

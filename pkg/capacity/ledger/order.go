@@ -15,7 +15,8 @@ import (
 // add adds a pod that the ledger doesn't know.
 func (l *Ledger) add(ref capacity.PodRef, c *capacity.Class) *pod {
 	l.arrivals++
-	p := &pod{ref: ref, class: l.class(c), owner: ownerOf(c), deployment: deploymentOf(c), arrival: l.arrivals}
+	p := &pod{ref: ref, class: l.class(c), arrival: l.arrivals}
+	p.owner, p.deployment = ownersOf(c)
 	p.class.pods++
 	l.pods[ref.UID] = p
 	l.everyPod.Add(p)

@@ -265,13 +265,11 @@ func (l *Ledger) release(p *pod) {
 func (c *class) spare(ready bool) *slot {
 	var other *slot
 	for _, s := range slices.Backward(c.slots) {
-		if s.pod != nil || s.owner != "" {
-			continue
-		}
-		if s.ready == ready {
+		switch {
+		case s.pod != nil || s.owner != "":
+		case s.ready == ready:
 			return s
-		}
-		if other == nil {
+		case other == nil:
 			other = s
 		}
 	}

@@ -187,8 +187,9 @@ func (w *world) step() string {
 			w.l.Submit(capacity.PodRef{UID: uid}, w.pods[uid], w.now)
 			return "no room, submit " + string(uid)
 		case w.r.Intn(5) == 0:
-			w.l.Submit(capacity.PodRef{UID: uid}, w.pods[uid], w.now)
-			return "failed " + string(uid)
+			plugin := []string{"PodTopologySpread", "PodTopologySpread", "InterPodAffinity", ""}[w.r.Intn(4)]
+			w.l.SubmitRefused(capacity.PodRef{UID: uid}, w.pods[uid], func(string) (string, string) { return plugin, "" }, w.now)
+			return "failed " + string(uid) + ": " + plugin
 		}
 		if why := w.l.Assume(uid, node, false); why == nil {
 			w.assumed[uid] = node
@@ -276,6 +277,7 @@ func randomWorld(seed int64) *world {
 	w.classes[2].Bind, w.classes[2].ByOthers = capacity.BindRegistered, seed%2 == 0
 	for i, owner := range []types.UID{"rs1", "rs2"} {
 		w.classes[i].Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
+		w.classes[i].Pod.Spec = spreadClass().Pod.Spec
 	}
 	return w
 }

@@ -38,7 +38,7 @@ func (l *Ledger) Waits(launched bool) bool {
 
 // releasable reports whether a pod of the class can give the slot up: it isn't ready, has no pod or owner, and belongs to no group.
 func (s *slot) releasable(launched bool) bool {
-	return !s.ready && s.pod == nil && s.owner == "" && s.group == nil && (launched || !s.node.launched)
+	return !s.ready && !s.behind && s.pod == nil && s.owner == "" && s.group == nil && (launched || !s.node.launched)
 }
 
 // Reassign reserves other capacity for pods that wait for a node. For each of them it drops a slot of the pod's class, preferably one on

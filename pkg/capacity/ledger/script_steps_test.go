@@ -134,7 +134,7 @@ func (s *story) placements(words []string) (out []capacity.Placement, err error)
 			}
 			if name, next := strings.CutPrefix(what, "next:"); next {
 				pl.Class = s.classOf(name + "-0")
-				if pl.Owner = ownerOf(pl.Class); pl.Owner == "" {
+				if pl.Owner, _ = ownersOf(pl.Class); pl.Owner == "" {
 					return nil, fmt.Errorf("pods of class %s have no owner", name)
 				}
 			} else {

@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
-	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // Surge records that a Deployment is about to create pods of another ReplicaSet before the owner's pods on a node end. What Reserve has
@@ -55,11 +54,4 @@ func (l *Ledger) reclassed(old *slot, c *class) *slot {
 	l.freed = freed // the place is still taken
 	l.forget(old.class)
 	return s
-}
-
-func deploymentOf(c *capacity.Class) string {
-	if c.Pod == nil {
-		return ""
-	}
-	return objects.DeploymentOf(c.Pod)
 }

@@ -18,6 +18,21 @@ const (
 	leastPatience = time.Minute
 )
 
+// Patience holds the ledger's time limits.
+type Patience struct {
+	// Gate is how long a pod's gate stays closed for a plan. It is longer than a launch and a registration may take.
+	Gate time.Duration
+	// Late is the time a node may take to register until enough nodes of its kind have shown how long they take. A node that takes longer
+	// gets no further pods.
+	Late time.Duration
+	// Startup is how much longer a gate stays closed for a node that is Ready and only keeps its startup taints. Within that time the
+	// node's lifecycle controller gives up on it.
+	Startup time.Duration
+}
+
+// UsualPatience is the default.
+var UsualPatience = Patience{Gate: 25 * time.Minute, Late: 3 * time.Minute, Startup: time.Hour}
+
 // Times learns how long nodes with the same boot configuration take from launch to registration.
 type Times struct {
 	samples []time.Duration
