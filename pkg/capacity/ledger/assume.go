@@ -137,7 +137,6 @@ func (l *Ledger) Settled(uid types.UID, name string) Room {
 	}
 	if p := l.pods[uid]; p != nil {
 		p.class.served()
-		p.class.placed++
 		if p.state == Planned || p.state == Open { // it was planned for while it was being bound: no pod needs that reservation
 			l.release(p)
 		} else if p.slot != nil && l.nodes[p.slot.node.key] == p.slot.node {

@@ -29,15 +29,16 @@ const (
 // for, or if the filter that refused the pod doesn't look at other pods' labels. by returns that filter for a node; empty: it isn't known.
 func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason string), now time.Time) bool {
 	plugin, reason := by(s.node.name)
-	if plugin != "" && plugin != "PodTopologySpread" && plugin != "InterPodAffinity" || s.owner != "" || !s.class.DependsOnOthers() {
+	spread := plugin == "PodTopologySpread" && !strings.HasSuffix(reason, "(missing required label)")
+	if plugin != "" && !spread && plugin != "InterPodAffinity" || s.owner != "" || !s.class.DependsOnOthers() {
 		return false
 	}
-	spread := plugin == "PodTopologySpread" && !strings.HasSuffix(reason, "(missing required label)")
-	if s.refused.IsZero() {
+	older := s.older()
+	if older || s.refused.IsZero() {
 		s.refused = now
 	}
 	planned := s.class.queued > 0 || now.Before(s.class.next) // others will be, soon or after their back-off
-	if !s.older() && (!spread || now.Sub(s.refused) > mostWait || !s.class.tries(s) && !planned) {
+	if !older && (!spread || now.Sub(s.refused) > mostWait || !s.class.tries(s) && !planned) {
 		return false
 	}
 	if g := s.group; g != nil { // the whole group was ready, or the pod would not have been tried: the others can go on without this one
@@ -59,7 +60,9 @@ func (s *slot) older() bool {
 
 // tries reports whether a pod of the class waits for its node or is about to be tried on one, besides that of a slot.
 func (c *class) tries(s *slot) bool {
-	return slices.ContainsFunc(c.slots, func(o *slot) bool { return o != s && !o.behind && o.owner == "" && !o.node.late })
+	return slices.ContainsFunc(c.slots, func(o *slot) bool {
+		return o != s && (!o.behind || o.placed != c.placed) && o.owner == "" && !o.node.late
+	})
 }
 
 // catchUp opens slots that no longer wait for others: where they are many, some of each zone, since all of a zone may be refused alike.
@@ -67,14 +70,17 @@ func (l *Ledger) catchUp(c *class, now time.Time) {
 	most := triesPerPod * max(1, c.placed-c.caughtUp)
 	c.caughtUp = c.placed
 	var due []*slot
+	older := false
 	for _, s := range c.slots {
-		if s.behind && (s.placed != c.placed || !now.Before(s.again)) {
+		switch {
+		case !s.behind:
+			older = older || !s.ready && s.owner == ""
+		case !older && (s.again.IsZero() || s.placed != c.placed), !s.again.IsZero() && !now.Before(s.again):
 			due = append(due, s)
-		} else if !s.behind && !s.ready && s.owner == "" {
-			break // the next ones wait for this one (older)
 		}
 	}
-	if len(due) > most {
+	if len(due) > most { // those first that were refused first
+		slices.SortStableFunc(due, func(a, b *slot) int { return a.placed - b.placed })
 		rank, inZone := map[*slot]int{}, map[string]int{}
 		for _, s := range due {
 			inZone[s.node.status.Labels[corev1.LabelTopologyZone]]++

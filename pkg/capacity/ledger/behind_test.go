@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -300,6 +301,103 @@ func TestPodsThatWaitAreNotAllTriedEachTime(t *testing.T) {
 	}
 	if left > 0 || tried > 3*n*(triesPerPod+3) {
 		t.Errorf("%d attempts for %d pods, of which %d are left: %v", tried, 3*n, left, zones)
+	}
+}
+
+// Where more pods wait than are tried at once, each gets its turn, though others of the class are placed all the time, and none gives up because
+// the rest has not been tried yet.
+func TestAllThatWaitGetTheirTurn(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	const n = 3 * triesPerPod
+	var refs []capacity.PodRef
+	var placements []capacity.Placement
+	for i := range n {
+		ref, node := capacity.PodRef{UID: types.UID(fmt.Sprint("p", i))}, fmt.Sprint("n", i)
+		l.Submit(ref, c, now)
+		l.Existing(node, NodeStatus{Managed: true, Registered: true, Initialized: true})
+		refs, placements = append(refs, ref), append(placements, capacity.Placement{Class: c, Pod: ref, Node: node})
+	}
+	l.Commit("p", placements, now)
+	tried := map[string]int{}
+	for step := range 20 {
+		now = now.Add(time.Second)
+		other := fmt.Sprint("other", step) // one that is placed
+		waiting(l, c, now, 0, map[string]capacity.PodRef{other: {UID: types.UID(other)}}, other)
+		l.Launching(other, now)
+		l.Named(other, other, "")
+		l.Cached(other, NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
+		l.Tick(now)
+		refs = append(refs, capacity.PodRef{UID: types.UID(other)})
+		refs = slices.DeleteFunc(refs, func(ref capacity.PodRef) bool {
+			node, _ := l.Pin(ref.UID)
+			if len(node) > 5 {
+				if err := l.Assume(ref.UID, node, false); err != nil {
+					t.Fatal(err)
+				}
+				l.Bound(ref.UID, node, now) // the informer may be faster than the end of the binding cycle
+				l.Settled(ref.UID, node)
+				return true
+			}
+			if node != "" {
+				tried[node]++
+				if state, why := l.SubmitRefused(ref, c, bySpread, now); state == Queued || state == Refused {
+					t.Fatalf("in step %d %s on %s is %v: %s", step, ref.UID, node, state, why)
+				}
+			}
+			return false
+		})
+	}
+	for i := range n {
+		if node := fmt.Sprint("n", i); tried[node] < 3 {
+			t.Errorf("%s was tried %d times: %v", node, tried[node], tried)
+		}
+	}
+}
+
+// The older node never registers, and the gates of both pods end. The capacity on the other node, which is ready, is free for others, and its pod is
+// planned for again.
+func TestGateEndsBesideAnOlderNode(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a, "c2": b}, "c1", "c2")
+	l.Launching("c1", now)
+	l.Launching("c2", now)
+	l.Named("c2", "n2", "")
+	l.Cached("n2", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
+	l.Pin(a.UID)
+	if state, why := l.SubmitRefused(a, c, bySpread, now); state != Planned {
+		t.Fatalf("after a refusal the pod is %v: %s", state, why)
+	}
+	l.Tick(now.Add(2 * tryAgain))
+	if node, _ := l.Pin(a.UID); node != "n2" {
+		t.Fatalf("a node that never comes keeps it from being tried again: %q", node)
+	}
+	l.SubmitRefused(a, c, bySpread, now.Add(2*tryAgain))
+	for i := range 120 {
+		l.Tick(now.Add(time.Duration(i) * time.Minute))
+	}
+	if l.Refused(a.UID) && l.Refused(b.UID) {
+		t.Errorf("nothing plans for them:\n%s", l)
+	}
+}
+
+// No other pod helps on a node that lacks the label of the spread.
+func TestMissingLabelsAreNotWaitedFor(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	waiting(l, c, now, 0, map[string]capacity.PodRef{"c1": a, "c2": b}, "c1", "c2")
+	l.Launching("c2", now)
+	l.Named("c2", "n2", "")
+	l.Cached("n2", NodeStatus{Managed: true, Registered: true, Initialized: true}, now)
+	l.Pin(a.UID)
+	by := func(string) (string, string) {
+		return "PodTopologySpread", podtopologyspread.ErrReasonNodeLabelNotMatch
+	}
+	if state, _ := l.SubmitRefused(a, c, by, now); state == Planned {
+		t.Error("it waits")
 	}
 }
 

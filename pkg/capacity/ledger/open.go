@@ -333,10 +333,10 @@ func (l *Ledger) gatesEnd(due []*pod, now time.Time) {
 		}
 		// Planning again would buy a node each time. This node may still register, and other capacity may become free.
 		why := fmt.Sprintf("its node has not become usable within %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
-		s := p.awaited()
-		freed := l.freed
+		s := p.class.spare(false) // release drops it
+		freed := l.freed || s != nil && s.behind && s.waits() == nil
 		l.release(p)
-		l.freed = freed // releasing a slot that never became usable frees nothing for others
+		l.freed = freed // a slot that never became usable frees nothing for others
 		l.refuse(p, why, now)
 		if s != nil && s.node.cached && s.node.status.Initialized {
 			// The node is good for other pods, but a driver hasn't published what this one needs. Without a retry time another node would
@@ -378,27 +378,18 @@ func (l *Ledger) Explain(uid types.UID) string {
 	if !ok {
 		return ""
 	}
-	if s := p.awaited(); s != nil {
-		return waitReason(s)
-	}
-	return p.why
-}
-
-// awaited returns the slot that a Planned pod waits for, or nil.
-func (p *pod) awaited() *slot {
-	if p.state != Planned {
-		return nil
-	}
-	i := slices.Index(p.class.waiting, p)
-	for _, s := range p.class.slots {
-		if !s.ready && s.pod == nil && s.owner == "" {
-			if i == 0 {
-				return s
+	if p.state == Planned {
+		i := slices.Index(p.class.waiting, p)
+		for _, s := range p.class.slots {
+			if !s.ready && s.pod == nil && s.owner == "" {
+				if i == 0 {
+					return waitReason(s)
+				}
+				i--
 			}
-			i--
 		}
 	}
-	return nil
+	return p.why
 }
 
 var stateNames = [...]string{"unknown", "queued", "planned", "open", "assumed", "refused"}

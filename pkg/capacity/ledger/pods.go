@@ -234,8 +234,9 @@ func (l *Ledger) Seen(uid types.UID) {
 	}
 }
 
-// served resets the failure counts, because a pod of the class was bound.
+// served counts a pod of the class that was bound, and resets the failure counts.
 func (c *class) served() {
+	c.placed++
 	c.failed, c.next = 0, time.Time{}
 	c.refused, c.patient = 0, time.Time{}
 }

@@ -81,8 +81,9 @@ func (l *Ledger) Forgive(uids []types.UID, now time.Time) {
 			continue
 		}
 		c := p.class
-		c.served()
-		p.failed, c.lost, c.rest = 0, 0, time.Time{}
+		p.failed, c.failed, c.next = 0, 0, time.Time{}
+		c.refused, c.patient = 0, time.Time{}
+		c.lost, c.rest = 0, time.Time{}
 		if p.state == Refused {
 			l.queue(p, now)
 		}
