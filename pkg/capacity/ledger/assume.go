@@ -70,6 +70,7 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 			l.release(p)
 		}
 		l.become(p, Assumed)
+		p.class.placed++
 	}
 	if n, ok := l.byName[name]; ok && !daemon && room != RoomPlanned {
 		n.others = true

@@ -401,6 +401,42 @@ func TestMissingLabelsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
+// While a pod of the class is being bound, it neither waits any more nor is it on its node for good. A pod that is refused at that moment waits, and is
+// tried again.
+func TestPodWaitsWhileOthersAreBeingBound(t *testing.T) {
+	now := time.Unix(0, 0)
+	l, c := New(), spreadClass()
+	a, b := capacity.PodRef{UID: "a"}, capacity.PodRef{UID: "b"}
+	up := NodeStatus{Managed: true, Registered: true, Initialized: true}
+	var placements []capacity.Placement
+	for _, ref := range []capacity.PodRef{a, b, {UID: "c"}} {
+		node := fmt.Sprint("n", ref.UID)
+		l.Submit(ref, c, now)
+		l.Existing(node, up)
+		placements = append(placements, capacity.Placement{Class: c, Pod: ref, Node: node})
+	}
+	l.Commit("p", placements, now)
+	for _, pl := range placements {
+		l.Pin(pl.Pod.UID)
+	}
+	if state, why := l.SubmitRefused(a, c, bySpread, now); state != Planned && state != Open {
+		t.Fatalf("the first is %v: %s", state, why)
+	}
+	if err := l.Assume("c", "nc", false); err != nil {
+		t.Fatal(err)
+	}
+	if state, why := l.SubmitRefused(b, c, bySpread, now); state != Planned && state != Open {
+		t.Fatalf("the second is %v: %s\n%s", state, why, l)
+	}
+	now = now.Add(time.Second)
+	l.Tick(now)
+	first, _ := l.Pin(a.UID)
+	second, _ := l.Pin(b.UID)
+	if first+second != "na" && first+second != "nb" { // b was refused after c had been assumed, and nothing has changed since
+		t.Errorf("tried on %q and %q:\n%s", first, second, l)
+	}
+}
+
 func bySpread(string) (plugin, reason string) { return "PodTopologySpread", "" }
 
 // When a pod has lost its node, those that come after it are refused until the next one of the same zone is placed. They try that one instead, and

@@ -141,7 +141,7 @@ type class struct {
 	lostWhy  string    // what happened to the last one
 	rest     time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
 	gone     bool      // it isn't in Ledger.classes any more
-	placed   int       // pods of it that were bound
+	placed   int       // how often a pod of it was assumed
 	caughtUp int       // placed at the time of the last catchUp
 	queued   int       // number of Queued pods
 }

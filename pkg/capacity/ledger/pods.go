@@ -234,9 +234,8 @@ func (l *Ledger) Seen(uid types.UID) {
 	}
 }
 
-// served counts a pod of the class that was bound, and resets the failure counts.
+// served resets the failure counts, because a pod of the class was bound.
 func (c *class) served() {
-	c.placed++
 	c.failed, c.next = 0, time.Time{}
 	c.refused, c.patient = 0, time.Time{}
 }
