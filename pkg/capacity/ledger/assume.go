@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -53,14 +52,10 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 				}
 				s.node.took[s.class.Key] = s.class.Class
 			}
-			if i := slices.Index(s.class.slots, s); i >= 0 {
-				s.class.slots = append(s.class.slots[:i:i], s.class.slots[i+1:]...)
-			}
+			s.class.slots = without(s.class.slots, s)
 			s.node.remove(s)
-			if s.group != nil {
-				if i := slices.Index(s.group.slots, s); i >= 0 {
-					s.group.slots = append(s.group.slots[:i:i], s.group.slots[i+1:]...)
-				}
+			if g := s.group; g != nil {
+				g.slots = without(g.slots, s) // and it stays in the group, should the binding fail
 			}
 		default:
 			if p.state == Planned || p.state == Open {

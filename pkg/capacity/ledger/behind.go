@@ -41,10 +41,7 @@ func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason strin
 	if !older && (!spread || now.Sub(s.refused) > mostWait || !s.class.tries(s) && !planned) {
 		return false
 	}
-	if g := s.group; g != nil { // the whole group was ready, or the pod would not have been tried: the others can go on without this one
-		g.slots = slices.DeleteFunc(g.slots, func(o *slot) bool { return o == s })
-		s.group = nil
-	}
+	s.leaveGroup() // the whole group was ready, or the pod would not have been tried: the others can go on without this one
 	s.behind, s.placed, s.again = true, s.class.placed, time.Time{}
 	if spread {
 		s.again = now.Add(max(tryAgain, now.Sub(s.refused)))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/nodestatus"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // withMemory is testClass with a request for memory.
@@ -73,16 +74,20 @@ func TestCertainMemory(t *testing.T) {
 	}
 }
 
-// When a kubelet has posted less memory than planned, if only before it is registered, pods that it has none for are planned again at once, and with them those that start together
-// with them and wait on other nodes. One that was bound before stays.
+// When a kubelet has posted less memory than planned, if only before it is registered, pods that it has none for are planned again at once, and with them those of their gang that wait
+// on other nodes. Pods that were planned together for a spread go on to their nodes, and so do all that were bound before.
 func TestTooLittleMemoryForAGroup(t *testing.T) {
 	for _, tc := range []struct {
 		has        int64
 		registered bool
+		spread     bool // they are no gang
 		queue      int
-	}{{has: 90}, {has: 90, registered: true}, {has: 89, queue: 3}, {has: 89, registered: true, queue: 3}} {
+	}{{has: 90}, {has: 90, registered: true}, {has: 89, queue: 3}, {has: 89, registered: true, queue: 3}, {has: 90, spread: true}, {has: 89, spread: true, queue: 1}} {
 		now := time.Unix(0, 0)
 		l, web, gang := New(), withMemory("web", 30), withMemory("gang", 30)
+		if gang.Pod = spreadClass().Pod; !tc.spread {
+			gang.Pod.Labels = map[string]string{objects.LabelPodGroup: "gang"}
+		}
 		var pl []capacity.Placement
 		for i, one := range []struct {
 			class *capacity.Class

@@ -179,6 +179,17 @@ type group struct {
 	since time.Time // when it was planned; zero: before a restart
 }
 
+// leaveGroup takes the slot out of its group, and returns the rest of that.
+func (s *slot) leaveGroup() *group {
+	g := cmp.Or(s.group, &group{})
+	g.slots, s.group = without(g.slots, s), nil
+	return g
+}
+
+func without(slots []*slot, s *slot) []*slot {
+	return slices.DeleteFunc(slices.Clone(slots), func(o *slot) bool { return o == s })
+}
+
 // New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{

@@ -44,12 +44,18 @@ func (s *slot) waits() error {
 }
 
 // fitMemory drops the slots for which a node has turned out to have too little memory: those planned last. Their pods are planned again,
-// now that the size of such nodes is known, and so are the pods of their groups whose gates have not opened yet.
+// now that the size of such nodes is known, and with a pod of a gang those of its group whose gates have not opened yet. Other groups go on
+// without the pod: their nodes are all right, and where a spread needs it there, they wait for its next plan (behind.go).
 func (l *Ledger) fitMemory(n *node, now time.Time) {
 	n.fitted = true
 	for _, s := range slices.Backward(slices.Clone(n.slots)) {
 		if has := n.status.Memory.Certain; has > 0 && !n.recovered && s.planned > has && s.class.Requests[corev1.ResourceMemory] > 0 {
+			rest := &group{}
+			if s.group != nil && !slices.ContainsFunc(s.group.slots, func(o *slot) bool { return ofGang(o.class.Class) }) {
+				rest = s.leaveGroup()
+			}
 			l.evict(s, "its node has less memory than planned", true, now)
+			l.openGroup(rest)
 		}
 	}
 }
@@ -182,12 +188,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 	if p == nil {
 		p = s.pod
 	}
-	if g != nil {
-		// The slot leaves the group first. Otherwise the rest could look complete without it and be opened instead of planned again.
-		i := slices.Index(g.slots, s)
-		g.slots = slices.Delete(g.slots, i, i+1)
-		s.group = nil
-	}
+	s.leaveGroup() // first: otherwise the rest could look complete without it and be opened instead of planned again
 	l.drop(s)
 	l.loseBooked(owner, s, why)
 	switch {

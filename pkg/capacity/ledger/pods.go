@@ -283,18 +283,12 @@ func (l *Ledger) drop(s *slot) {
 	}
 	l.freed = true
 	l.hold(s, "")
-	if i := slices.Index(s.class.slots, s); i >= 0 {
-		s.class.slots = slices.Delete(s.class.slots, i, i+1)
-	}
+	s.class.slots = slices.DeleteFunc(s.class.slots, func(o *slot) bool { return o == s })
 	if s.pod != nil {
 		s.pod.slot = nil
 	}
 	s.node.remove(s)
 	s.node.planned -= s.class.Requests[corev1.ResourceMemory]
-	if s.group != nil {
-		i := slices.Index(s.group.slots, s)
-		s.group.slots = slices.Delete(s.group.slots, i, i+1)
-		l.openGroup(s.group)
-	}
+	l.openGroup(s.leaveGroup())
 	l.tidy(s.node)
 }
