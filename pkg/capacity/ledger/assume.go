@@ -55,7 +55,7 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 			s.class.slots = without(s.class.slots, s)
 			s.node.remove(s)
 			if g := s.group; g != nil {
-				g.slots = without(g.slots, s) // and it stays in the group, should the binding fail
+				g.slots = without(g.slots, s) // it comes back if the binding fails
 			}
 		default:
 			if p.state == Planned || p.state == Open {

@@ -12,17 +12,13 @@ import (
 // affinity allows a pod on its node only beside such pods, the filters refuse it there until these are bound. The pod keeps its reservation
 // and waits for them: a new plan would come to the same result.
 // The pods that it was planned with may have lost their nodes since, to pods of a higher priority, say, and have newer plans or none yet. A
-// spread then refuses pods on nodes that are all right, until these are placed. If each of them gave its reservation up, the nodes that were
-// bought for all of them would be of no use: the others of the class are tried first, and it is tried again when one of them has been placed.
+// spread then refuses pods on nodes that are all right. If each gave its reservation up, these nodes would be of no use: the others of the
+// class are tried first, and it is tried again when one of them has been placed.
 
 const (
-	// tryAgain is after how long a pod that waits for others of newer plans is tried again in any case, the first time.
-	tryAgain = 10 * time.Second
-	// mostWait is how long after its first refusal a pod waits for others of newer plans.
-	mostWait = 5 * time.Minute
-	// triesPerPod is how many of those that wait are tried again per pod that was placed, and per tick: cycles must not grow with the square
-	// of the pods.
-	triesPerPod = 16
+	tryAgain    = 10 * time.Second // after how long a pod that waits for others of newer plans is tried again in any case, the first time
+	mostWait    = 5 * time.Minute  // how long after its first refusal it waits for these
+	triesPerPod = 16               // how many that wait are tried again per pod that was placed, and per tick: cycles must not grow with the pods' square
 )
 
 // fallsBehind makes the pod of a slot, which the filters have just refused, wait for other pods. It returns false if there are none to wait

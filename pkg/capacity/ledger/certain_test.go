@@ -77,15 +77,19 @@ func TestCertainMemory(t *testing.T) {
 // When a kubelet has posted less memory than planned, if only before it is registered, pods that it has none for are planned again at once, and with them those of their gang that wait
 // on other nodes. Pods that were planned together for a spread go on to their nodes, and so do all that were bound before.
 func TestTooLittleMemoryForAGroup(t *testing.T) {
+	affinity := &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname}}}}
 	for _, tc := range []struct {
 		has        int64
 		registered bool
 		spread     bool // they are no gang
+		affinity   *corev1.Affinity
 		queue      int
-	}{{has: 90}, {has: 90, registered: true}, {has: 89, queue: 3}, {has: 89, registered: true, queue: 3}, {has: 90, spread: true}, {has: 89, spread: true, queue: 1}} {
+	}{{has: 90}, {has: 90, registered: true}, {has: 89, queue: 3}, {has: 89, registered: true, queue: 3},
+		{has: 90, spread: true}, {has: 89, spread: true, queue: 1}, {has: 59, spread: true, queue: 2}, {has: 89, spread: true, affinity: affinity, queue: 3}} {
 		now := time.Unix(0, 0)
 		l, web, gang := New(), withMemory("web", 30), withMemory("gang", 30)
-		if gang.Pod = spreadClass().Pod; !tc.spread {
+		gang.Pod = spreadClass().Pod
+		if gang.Pod.Spec.Affinity = tc.affinity; !tc.spread {
 			gang.Pod.Labels = map[string]string{objects.LabelPodGroup: "gang"}
 		}
 		var pl []capacity.Placement
@@ -113,6 +117,9 @@ func TestTooLittleMemoryForAGroup(t *testing.T) {
 		l.Cached("n1", NodeStatus{Managed: true, Memory: nodestatus.Memory{Certain: tc.has, Posted: true}, Registered: tc.registered}, now)
 		if n := l.Queued(); n != tc.queue {
 			t.Errorf("with %d bytes %d pods are planned again, want %d\n%s", tc.has, n, tc.queue, l)
+		}
+		if news := l.Take().Activate; len(news) != 4-tc.queue {
+			t.Errorf("with %d bytes %v are activated, and %d are planned again", tc.has, news, tc.queue)
 		}
 		open := 0
 		for _, uid := range []types.UID{"1", "2", "3"} {

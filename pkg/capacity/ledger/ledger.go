@@ -187,7 +187,7 @@ func (s *slot) leaveGroup() *group {
 }
 
 func without(slots []*slot, s *slot) []*slot {
-	return slices.DeleteFunc(slices.Clone(slots), func(o *slot) bool { return o == s })
+	return slices.DeleteFunc(slots, func(o *slot) bool { return o == s })
 }
 
 // New returns an empty ledger.

@@ -44,20 +44,31 @@ func (s *slot) waits() error {
 }
 
 // fitMemory drops the slots for which a node has turned out to have too little memory: those planned last. Their pods are planned again,
-// now that the size of such nodes is known, and with a pod of a gang those of its group whose gates have not opened yet. Other groups go on
-// without the pod: their nodes are all right, and where a spread needs it there, they wait for its next plan (behind.go).
+// now that the size of such nodes is known, and so are the pods of their groups whose gates have not opened yet. Where only a spread joins
+// pods of one class, the others keep their nodes, which are all right, and wait for the next plan of the one that is missing (behind.go).
 func (l *Ledger) fitMemory(n *node, now time.Time) {
 	n.fitted = true
+	var rests []*group
 	for _, s := range slices.Backward(slices.Clone(n.slots)) {
 		if has := n.status.Memory.Certain; has > 0 && !n.recovered && s.planned > has && s.class.Requests[corev1.ResourceMemory] > 0 {
-			rest := &group{}
-			if s.group != nil && !slices.ContainsFunc(s.group.slots, func(o *slot) bool { return ofGang(o.class.Class) }) {
-				rest = s.leaveGroup()
+			if s.group.onlySpreads(s.class) {
+				rests = append(rests, s.leaveGroup())
 			}
 			l.evict(s, "its node has less memory than planned", true, now)
-			l.openGroup(rest)
 		}
 	}
+	for _, g := range rests {
+		l.openGroup(g)
+	}
+}
+
+// onlySpreads reports whether the group consists of pods of one class that nothing but a spread joins.
+func (g *group) onlySpreads(c *class) bool {
+	if g == nil || c.Pod == nil || c.Request != "" || ofGang(c.Class) || slices.ContainsFunc(g.slots, func(s *slot) bool { return s.class != c || s.owner != "" }) {
+		return false
+	}
+	a := c.Pod.Spec.Affinity
+	return a == nil || a.PodAffinity == nil || len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) == 0
 }
 
 func waitReason(s *slot) string {
@@ -180,9 +191,7 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 	if slices.Index(s.node.slots, s) < 0 {
 		return // dropped with its group already
 	}
-	g := s.group
-	c := s.class
-	p := s.pod
+	g, c, p := s.group, s.class, s.pod
 	wasReady, owner := s.ready, s.owner
 	l.unready(s)
 	if p == nil {

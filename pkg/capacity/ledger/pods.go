@@ -283,7 +283,7 @@ func (l *Ledger) drop(s *slot) {
 	}
 	l.freed = true
 	l.hold(s, "")
-	s.class.slots = slices.DeleteFunc(s.class.slots, func(o *slot) bool { return o == s })
+	s.class.slots = without(s.class.slots, s)
 	if s.pod != nil {
 		s.pod.slot = nil
 	}

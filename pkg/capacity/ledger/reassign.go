@@ -27,9 +27,8 @@ func (l *Ledger) Releasable(launched bool) []Waiting {
 
 // Waits reports whether Releasable would return any pods.
 func (l *Ledger) Waits(launched bool) bool {
-	releasable := func(s *slot) bool { return s.releasable(launched) }
 	for _, c := range l.classes {
-		if len(c.waiting) > 0 && slices.ContainsFunc(c.slots, releasable) {
+		if len(c.waiting) > 0 && slices.ContainsFunc(c.slots, func(s *slot) bool { return s.releasable(launched) }) {
 			return true
 		}
 	}
