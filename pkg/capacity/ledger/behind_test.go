@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -268,7 +269,13 @@ func TestPodsThatWaitAreNotAllTriedEachTime(t *testing.T) {
 		placements = append(placements, capacity.Placement{Class: c, Pod: ref, Node: claim})
 	}
 	l.Commit("p", placements, now)
-	zoneOf := func(node string) (i int) { fmt.Sscanf(node, "n%d", &i); return i / n }
+	zoneOf := func(node string) int {
+		i, err := strconv.Atoi(node[1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i / n
+	}
 	zones, tried, left := [3]int{}, 0, len(placements)
 	for step := 0; step < 3*n && left > 0; step++ {
 		now = now.Add(time.Second)
