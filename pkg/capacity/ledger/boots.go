@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/boots"
 )
 
-// Patience holds the ledger's time limits.
+// Patience is how long is waited for nodes that boot, and for what they still need then.
 type Patience = boots.Patience
 
 // SetPatience replaces the default time limits.

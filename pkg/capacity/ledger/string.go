@@ -14,7 +14,10 @@ func (l *Ledger) String() string {
 		n := l.nodes[k]
 		fmt.Fprintf(&b, "node %s name=%q cached=%t slots=", k, n.name, n.cached)
 		for i, s := range n.slots {
-			fmt.Fprintf(&b, "%s%s#%d", strings.Repeat(",", min(i, 1)), s.class.Key, s.order)
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, "%s#%d", s.class.Key, s.order)
 			if s.ready {
 				b.WriteByte('!')
 			}
@@ -25,10 +28,7 @@ func (l *Ledger) String() string {
 				fmt.Fprintf(&b, "~%s", s.owner)
 			}
 		}
-		if len(n.chunks) > 0 {
-			fmt.Fprintf(&b, " chunks=%d", len(n.chunks))
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(&b, " chunks=%d\n", len(n.chunks))
 	}
 	for _, uid := range slices.Sorted(maps.Keys(l.pods)) {
 		fmt.Fprintf(&b, "pod %s %s %s\n", uid, stateNames[l.pods[uid].state], l.Explain(uid))

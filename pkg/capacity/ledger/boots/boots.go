@@ -18,7 +18,7 @@ const (
 	leastPatience = time.Minute
 )
 
-// Patience holds the ledger's time limits.
+// Patience is how long is waited for nodes that boot.
 type Patience struct {
 	// Gate is how long a pod's gate stays closed for a plan. It is longer than a launch and a registration may take.
 	Gate time.Duration
@@ -30,7 +30,7 @@ type Patience struct {
 	Startup time.Duration
 }
 
-// UsualPatience is the default.
+// UsualPatience is the default of the ledger.
 var UsualPatience = Patience{Gate: 25 * time.Minute, Late: 3 * time.Minute, Startup: time.Hour}
 
 // Times learns how long nodes with the same boot configuration take from launch to registration.
