@@ -46,7 +46,7 @@ func profileOf(t *testing.T, name, args, binding string) profile {
 
 func emptyStore(t *testing.T) *store.Store {
 	t.Helper()
-	s, err := store.New(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, events.NewFakeRecorder(1), clock.RealClock{})
+	s, err := store.New(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, store.Sources{}, events.NewFakeRecorder(1), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
