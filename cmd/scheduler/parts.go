@@ -79,8 +79,13 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	}
 	d.binding(profiles, cc.InformerFactory)
 	p.peers = newPeers(client, d.clock, cc, profiles, p.store)
-	provider, err := d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server,
-		serverVersion: func(ctx context.Context) (string, error) { return serverVersion(ctx, client) }, hold: p.external.Hold, synced: p.store.Synced, clock: d.clock})
+	args := profiles[0].args
+	provider, err := d.cloud.provider(ctx, args, cloudprovider.Settings{
+		ClusterName: args.ClusterName, ManagedBy: args.Name, Region: args.Region,
+		ClusterEndpoint: args.ClusterEndpoint, ClusterCABundle: args.ClusterCABundle, ClusterCIDR: args.ClusterCIDR,
+		KubernetesVersion: server, ServerVersion: func(ctx context.Context) (string, error) { return serverVersion(ctx, client) },
+		Hold: p.external.Hold, Synced: p.store.Synced, Clock: d.clock,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func TestPoolsOfProfilesAreRead(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""
-			if err := pools(emptyStore(t), onAWS(nil), tc.profiles); err != nil {
+			if err := pools(emptyStore(t), onAWS(), tc.profiles); err != nil {
 				got = err.Error()
 			}
 			if !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
