@@ -13,39 +13,42 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// onAWS returns AWS, which is called through the clients that connect returns for a region.
-func onAWS(connect func(ctx context.Context, region string) (sdk.Clients, error)) cloud {
+// onAWS returns AWS.
+func onAWS() cloud { return onAWSThrough(sdk.Connect) }
+
+// onAWSThrough returns AWS, which is called through the clients that connect returns for a region.
+func onAWSThrough(connect func(ctx context.Context, region string) (sdk.Clients, error)) cloud {
 	return cloud{
 		name:      "aws",
 		nodeClass: nodeclass.Kind,
 		legacy: func(args *provision.Args) karpenter.LegacyCloud {
 			return nodeclass.Legacy{DefaultInstanceProfile: args.DefaultInstanceProfile}
 		},
-		provider: func(ctx context.Context, s cloudSettings) (cloudprovider.Provider, error) {
-			region := s.args.Region
-			if region == "" {
-				region = os.Getenv("AWS_REGION")
+		provider: func(ctx context.Context, args *provision.Args, s cloudprovider.Settings) (cloudprovider.Provider, error) {
+			if s.Region == "" {
+				s.Region = os.Getenv("AWS_REGION")
 			}
-			if region == "" {
+			if s.Region == "" {
 				return nil, errors.New("ProvisionArgs: region: required, here or as AWS_REGION")
 			}
-			clients, err := connect(ctx, region)
+			clients, err := connect(ctx, s.Region)
 			if err != nil {
 				return nil, err
 			}
-			return aws.New(configOf(s, region), clients)
+			return aws.New(configOf(args, s), clients)
 		},
 	}
 }
 
-func configOf(s cloudSettings, region string) aws.Config {
-	overhead := *s.args.VMMemoryOverheadPercent
+func configOf(args *provision.Args, s cloudprovider.Settings) aws.Config {
+	overhead := *args.VMMemoryOverheadPercent
 	if overhead == 0 {
 		overhead = -1 // none; for the provider zero means its default
 	}
 	return aws.Config{
-		Region: region, ClusterName: s.args.ClusterName, ManagedBy: s.args.Name, ClusterEndpoint: s.args.ClusterEndpoint, ClusterCABundle: s.args.ClusterCABundle,
-		ClusterCIDR: s.args.ClusterCIDR, KubernetesVersion: s.kubernetes, ServerVersion: s.serverVersion, VMMemoryOverheadPercent: overhead,
-		ReservedENIs: s.args.ReservedENIs, PrefixDelegation: s.args.PrefixDelegation, InterruptionQueue: s.args.InterruptionQueue, DisableDryRun: s.args.DisableDryRun, ZonalShift: s.args.EnableZonalShift, Hold: s.hold, Synced: s.synced, Clock: s.clock,
+		Region: s.Region, ClusterName: s.ClusterName, ManagedBy: s.ManagedBy, ClusterEndpoint: s.ClusterEndpoint, ClusterCABundle: s.ClusterCABundle,
+		ClusterCIDR: s.ClusterCIDR, KubernetesVersion: s.KubernetesVersion, ServerVersion: s.ServerVersion, VMMemoryOverheadPercent: overhead,
+		ReservedENIs: args.ReservedENIs, PrefixDelegation: args.PrefixDelegation, InterruptionQueue: args.InterruptionQueue, DisableDryRun: args.DisableDryRun,
+		ZonalShift: args.EnableZonalShift, Hold: s.Hold, Synced: s.Synced, Clock: s.Clock,
 	}
 }

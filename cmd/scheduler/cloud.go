@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -17,27 +16,22 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// cloud is a cloud as this program uses it. A second cloud is a second value.
+// cloud is a cloud as this program uses it, and how its own arguments are read.
 type cloud struct {
 	name      string // as metrics name it
 	nodeClass cloudprovider.NodeClassKind
 	// legacy converts the cloud's settings of Provisioners; nil: its clusters have none.
 	legacy func(args *provision.Args) karpenter.LegacyCloud
 	// provider returns the provider. It makes no request.
-	provider func(ctx context.Context, s cloudSettings) (cloudprovider.Provider, error)
+	provider func(ctx context.Context, args *provision.Args, s cloudprovider.Settings) (cloudprovider.Provider, error)
 }
 
-// cloudSettings are what a provider is made from.
-type cloudSettings struct {
-	args *provision.Args
-	// kubernetes is the version of the API server, and serverVersion asks for it again.
-	kubernetes    string
-	serverVersion func(ctx context.Context) (string, error)
-	// hold returns why nothing may be changed now, or nil.
-	hold func() error
-	// synced reports whether the provider has been given all node classes.
-	synced func() bool
-	clock  clock.WithTicker
+// onCloud returns a cloud that needs no arguments beyond cloudprovider.Settings. To start with another cloud, replace onAWS() in newDovetail with, say,
+// onCloud(nimbus.Cloud).
+func onCloud(c cloudprovider.Cloud) cloud {
+	return cloud{name: c.Name, nodeClass: c.NodeClass, provider: func(ctx context.Context, _ *provision.Args, s cloudprovider.Settings) (cloudprovider.Provider, error) {
+		return c.New(ctx, s)
+	}}
 }
 
 // nodeSeen returns what the provider can learn from a registered node.

@@ -18,7 +18,6 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/aws/sdk"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/devices"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
@@ -46,7 +45,7 @@ type dovetail struct {
 }
 
 func newDovetail() *dovetail {
-	d := &dovetail{clock: clock.RealClock{}, cloud: onAWS(sdk.Connect), publish: publish, others: outOfTree}
+	d := &dovetail{clock: clock.RealClock{}, cloud: onAWS(), publish: publish, others: outOfTree}
 	d.reservations = reservations.New(d.clock)
 	return d
 }

@@ -37,7 +37,7 @@ func TestExampleProfiles(t *testing.T) {
 		}
 		all = append(all, one)
 	}
-	if err := pools(emptyStore(t), onAWS(nil), all); err != nil {
+	if err := pools(emptyStore(t), onAWS(), all); err != nil {
 		t.Fatal(err)
 	}
 	if len(all) != 2 || len(all[0].args.NodePools) != 2 || all[1].binder.EarliestBinding != binder.Registered || !all[1].args.PreemptFirst {

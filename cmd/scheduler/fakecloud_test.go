@@ -22,7 +22,6 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/test/v1alpha1"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/test/chaos"
 	"github.com/dovetail-scheduler/dovetail/test/fakecloud"
@@ -38,10 +37,9 @@ func TestFakeCloud(t *testing.T) {
 		api := kubeapi.New(karpenter.Scheme(fakecloud.Kind), clock.RealClock{})
 		kube := kubernetes.NewForConfigOrDie(api.Client().Config())
 		fake := fakecloud.New(kube)
-		on := cloud{nodeClass: fakecloud.Kind, provider: func(context.Context, cloudSettings) (cloudprovider.Provider, error) { return fake, nil }}
 		ended := make(chan error, 1)
 		go func() {
-			ended <- hostOn(ctx, on, chaos.Process{Kube: api.Client(), Clock: clock.RealClock{}}, hostedConfig, nil)
+			ended <- hostOn(ctx, onCloud(fake.Value()), chaos.Process{Kube: api.Client(), Clock: clock.RealClock{}}, hostedConfig, nil)
 		}()
 		defer func() {
 			stop()

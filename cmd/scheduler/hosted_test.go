@@ -62,7 +62,7 @@ func host(ctx context.Context, p chaos.Process, text string, more frameworkrunti
 
 // simulatedAWS returns AWS as a process reaches the simulator.
 func simulatedAWS(p chaos.Process) cloud {
-	return onAWS(func(_ context.Context, region string) (sdk.Clients, error) {
+	return onAWSThrough(func(_ context.Context, region string) (sdk.Clients, error) {
 		return sdk.NewClients(awssdk.Config{
 			Region: region, BaseEndpoint: awssdk.String(chaos.Endpoint), HTTPClient: &http.Client{Transport: p.Cloud},
 			Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {

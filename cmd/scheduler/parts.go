@@ -71,7 +71,7 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	}
 	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
 	p := &parts{client: client, events: podevents.New(recorder), external: karpenter.NewExternalController(client, d.clock)}
-	if p.store, err = store.New(asJSON(cc.KubeConfig), d.cloud.nodeClass, recorder, d.clock); err != nil {
+	if p.store, err = store.New(asJSON(cc.KubeConfig), d.cloud.nodeClass, p.sources(cc), recorder, d.clock); err != nil {
 		return nil, err
 	}
 	if err := pools(p.store, d.cloud, profiles); err != nil {
@@ -79,16 +79,28 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	}
 	d.binding(profiles, cc.InformerFactory)
 	p.peers = newPeers(client, d.clock, cc, profiles, p.store)
-	p.store.SetShared(p.peers.Shared)
-	p.store.SetHold(p.external.Hold)
-	p.store.SetGuardMap(client, cc.ComponentConfig.LeaderElection.ResourceNamespace)
-	provider, err := d.cloud.provider(ctx, cloudSettings{args: profiles[0].args, kubernetes: server,
-		serverVersion: func(ctx context.Context) (string, error) { return serverVersion(ctx, client) }, hold: p.external.Hold, synced: p.store.Synced, clock: d.clock})
+	args := profiles[0].args
+	provider, err := d.cloud.provider(ctx, args, cloudprovider.Settings{
+		ClusterName: args.ClusterName, ManagedBy: args.Name, Region: args.Region,
+		ClusterEndpoint: args.ClusterEndpoint, ClusterCABundle: args.ClusterCABundle, ClusterCIDR: args.ClusterCIDR,
+		KubernetesVersion: server, ServerVersion: func(ctx context.Context) (string, error) { return serverVersion(ctx, client) },
+		Hold: p.external.Hold, Synced: p.store.Synced, Clock: d.clock,
+	})
 	if err != nil {
 		return nil, err
 	}
 	p.provider = metered.New(provider, d.cloud.name, d.clock)
 	return p, nil
+}
+
+// sources are what the store asks other parts for, which don't exist yet when it is built.
+func (p *parts) sources(cc *schedulerserverconfig.CompletedConfig) store.Sources {
+	return store.Sources{
+		Hold: p.external.Hold, Kube: p.client, GuardNamespace: cc.ComponentConfig.LeaderElection.ResourceNamespace,
+		Shared:        func(labels map[string]string) string { return p.peers.Shared(labels) },
+		ClusterCA:     func() (ca string, known bool) { return p.provider.ClusterCA() },
+		InstanceTypes: func(class string) ([]*capacity.InstanceType, error) { return p.provider.InstanceTypes(class) },
+	}
 }
 
 // launching builds the controller that launches nodes, with everything that gives it demand and everything that it calls.
@@ -238,8 +250,6 @@ func (p *parts) connect(ctx context.Context) {
 		}
 	})
 	p.store.OnClassEnd(p.provider.ReleaseClass)
-	p.store.SetClusterCA(p.provider.ClusterCA)
-	p.store.SetTypes(p.provider.InstanceTypes)
 	p.provider.OnChange(p.store.TypesChanged)
 	p.provider.OnChange(p.launch.Triggers.Changed)
 	p.provider.OnInterruption(p.ending.Interrupted)

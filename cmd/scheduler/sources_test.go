@@ -46,7 +46,7 @@ func profileOf(t *testing.T, name, args, binding string) profile {
 
 func emptyStore(t *testing.T) *store.Store {
 	t.Helper()
-	s, err := store.New(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, events.NewFakeRecorder(1), clock.RealClock{})
+	s, err := store.New(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, store.Sources{}, events.NewFakeRecorder(1), clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestPoolsOfProfilesAreRead(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""
-			if err := pools(emptyStore(t), onAWS(nil), tc.profiles); err != nil {
+			if err := pools(emptyStore(t), onAWS(), tc.profiles); err != nil {
 				got = err.Error()
 			}
 			if !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {

@@ -28,7 +28,7 @@ func (f fixed) Region() *catalog.Region { return f.now }
 func region() *catalog.Region {
 	onDemand, spot := catalog.Prices{}, catalog.Prices{}
 	f := &catalog.Region{
-		Zones: map[string][]string{}, Prices: map[string]catalog.Prices{catalog.OnDemand: onDemand, catalog.Spot: spot}, Settled: true,
+		Zones: map[string][]string{}, Prices: catalog.AllRead(onDemand, spot), Settled: true,
 	}
 	for i := range 1300 {
 		h := *fixtures.M5Large
@@ -87,7 +87,7 @@ func BenchmarkInstanceTypes(b *testing.B) {
 			g := *p.catalogue.Region()
 			spot := maps.Clone(g.Prices[catalog.Spot])
 			spot[catalog.Pool{InstanceType: f.Types[i%1300].Name, Zone: "a"}] += 0.001
-			g.Prices = map[string]catalog.Prices{catalog.OnDemand: g.Prices[catalog.OnDemand], catalog.Spot: spot}
+			g.Prices = catalog.AllRead(g.Prices[catalog.OnDemand], spot)
 			p.catalogue = fixed{catalogue, &g}
 			p.version.Add(1)
 			_, _ = p.InstanceTypes(nc.Name)

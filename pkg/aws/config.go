@@ -55,11 +55,13 @@ type Config struct {
 	Synced func() bool
 	Clock  clock.WithTicker
 
-	// The times between two reads of each part; 0 means the default, which the comment on the field gives.
+	// Prices are the settings of the price sources. Of the times between two reads, 0 means 12 h for on-demand prices, and 1 h for spot prices,
+	// which move several times a day.
+	Prices catalog.PriceSettings
+
+	// The times between two reads of each other part; 0 means the default, which the comment on the field gives.
 	TypesEvery     time.Duration // 12 h
 	OfferingsEvery time.Duration // 5 min
-	PricesEvery    time.Duration // 12 h
-	SpotEvery      time.Duration // 1 h: spot prices move several times a day
 	SubnetsEvery   time.Duration // 1 min
 	GroupsEvery    time.Duration // 5 min
 	ImagesEvery    time.Duration // 5 min
@@ -116,8 +118,8 @@ func (c Config) complete() (Config, error) {
 		v   *time.Duration
 		def time.Duration
 	}{
-		{&c.TypesEvery, 12 * time.Hour}, {&c.OfferingsEvery, 5 * time.Minute}, {&c.PricesEvery, 12 * time.Hour},
-		{&c.SpotEvery, time.Hour}, {&c.SubnetsEvery, time.Minute}, {&c.GroupsEvery, 5 * time.Minute},
+		{&c.TypesEvery, 12 * time.Hour}, {&c.OfferingsEvery, 5 * time.Minute}, {&c.Prices.OnDemandEvery, 12 * time.Hour},
+		{&c.Prices.SpotEvery, time.Hour}, {&c.SubnetsEvery, time.Minute}, {&c.GroupsEvery, 5 * time.Minute},
 		{&c.ImagesEvery, 5 * time.Minute}, {&c.ProfilesEvery, 15 * time.Minute}, {&c.ReservedEvery, time.Minute},
 		{&c.PlacementsEvery, time.Minute}, {&c.JoinEvery, 5 * time.Minute},
 		{&c.TidyEvery, time.Hour}, {&c.ExhaustedFor, 3 * time.Minute},
@@ -141,7 +143,7 @@ func (c *Config) cluster() bootstrap.ClusterConfig {
 }
 
 func (c *Config) catalogue() catalog.Config {
-	return catalog.Config{Region: c.Region, TypesEvery: c.TypesEvery, ZonesEvery: c.OfferingsEvery, OnDemandEvery: c.PricesEvery, SpotEvery: c.SpotEvery}
+	return catalog.Config{Region: c.Region, TypesEvery: c.TypesEvery, ZonesEvery: c.OfferingsEvery, PriceSettings: c.Prices}
 }
 
 func (c *Config) lookUps() periods {

@@ -53,7 +53,7 @@ func TestTypesWithoutPrice(t *testing.T) {
 	w.types("default")
 	f := *w.catalogue.Region()
 	onDemand, spot := maps.Clone(f.Prices[catalog.OnDemand]), maps.Clone(f.Prices[catalog.Spot])
-	f.Prices = map[string]catalog.Prices{catalog.OnDemand: onDemand, catalog.Spot: spot}
+	f.Prices = catalog.AllRead(onDemand, spot)
 	delete(onDemand, catalog.Pool{InstanceType: "m5.large"})
 	for _, zone := range []string{"a", "b", "c"} {
 		delete(spot, catalog.Pool{InstanceType: "m5.large", Zone: "us-west-2" + zone})

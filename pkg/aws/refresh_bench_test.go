@@ -131,7 +131,7 @@ func refreshed(ctx context.Context, c sdk.Clients) (*catalog.Cache, error) {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	changed := make(chan struct{}, 1)
-	k := catalog.NewCache(catalog.Config{Region: "us-west-2", TypesEvery: time.Hour, ZonesEvery: time.Hour, OnDemandEvery: time.Hour, SpotEvery: time.Hour},
+	k := catalog.NewCache(catalog.Config{Region: "us-west-2", TypesEvery: time.Hour, ZonesEvery: time.Hour, PriceSettings: catalog.PriceSettings{OnDemandEvery: time.Hour, SpotEvery: time.Hour}},
 		clock.RealClock{}, c.EC2, c.Pricing, func() {
 			select {
 			case changed <- struct{}{}:

@@ -1,5 +1,5 @@
-// Package cloudprovider is what the rest of the program asks of a cloud. A cloud is a folder that implements Provider and describes its
-// node classes (pkg/aws), and one value in cmd.
+// Package cloudprovider is what the rest of the program asks of a cloud. A cloud is a folder that implements Provider, describes its node
+// classes and exports both as a Cloud, and one line in cmd. pkg/aws has arguments of its own, which cmd/scheduler/aws.go reads.
 //
 // Provider is the cloud itself: what can be bought, how it is launched, what there is, and how node classes are resolved.
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/pdb"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/podrules"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 )
@@ -84,15 +85,15 @@ func newConsolidations(cfg *Config, bound nodepods.Reader, cordons *cordons, ter
 	c.kept = &keptNodes{claims: cfg.Claims, recorder: cfg.Recorder, clock: cfg.Clock, nodes: map[string]*keptNode{}, series: map[[2]string]bool{}}
 	c.moves = &moves{planner: cfg.Consolidation, price: cfg.Price, cordons: cordons, terminations: terminations, bound: bound, replacements: replacements, kept: c.kept, rollOuts: rollOuts,
 		recorder: cfg.Recorder, open: openMoves{byUID: map[string]*move{}}, memory: moveMemory{failed: map[string]failure{}, received: map[string]time.Time{}}}
-	c.budgets = &moveBudgets{clock: cfg.Clock, settings: settings, terminations: terminations, replacements: replacements, moves: c.moves}
+	c.budgets = &moveBudgets{clock: cfg.Clock, reasons: newMoveReasons(rollOuts, settings, cfg.Clock), terminations: terminations, replacements: replacements, moves: c.moves}
 	c.moves.budgets = c.budgets
 	if cfg.Consolidation == nil {
 		return c
 	}
-	rules := &podRules{successor: cfg.Class, ours: cfg.Ours, namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
-		budgets: pdb.New(cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()), settings: settings, surges: surges, known: map[*corev1.Pod]*knownPod{}}
+	rules := podrules.New(podrules.Config{Successor: cfg.Class, Ours: cfg.Ours, Namespaces: cfg.Informers.Core().V1().Namespaces().Lister(),
+		Budgets: pdb.New(cfg.Informers.Policy().V1().PodDisruptionBudgets().Lister()), Settings: settings, Surges: surges})
 	c.moves.rules = rules
-	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.Pods, cfg.Nodes, cfg.Needed}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts, settings: settings}
+	c.nodes = &usedNodes{bound: bound, emptiness: emptiness{bound.Pods, cfg.Nodes, cfg.Needed}, rules: rules, price: cfg.Price, received: c.moves.receivedUntil, ending: replacements.ending, unhealthy: unhealthy, rollOuts: rollOuts, reasons: c.budgets.reasons}
 	return c
 }
 
@@ -131,7 +132,7 @@ func (c *consolidations) report(ctx context.Context, s *cluster, due *consolidat
 	}
 	for _, node := range due.Nodes {
 		if m := s.byNode[node]; m != nil {
-			c.terminations.dry(ctx, decisionOf(m, due))
+			c.terminations.dry(ctx, decisionOf(c.budgets.reasons.of(due.Reason), m, due))
 		}
 	}
 }
@@ -179,6 +180,6 @@ func (c *consolidations) ask(s *cluster, now time.Time) (time.Duration, error) {
 }
 
 // decisionOf returns the decision to terminate a node of a move.
-func decisionOf(m *candidate, due *consolidation.Due) *decision {
-	return &decision{candidate: m, reason: string(due.Reason), message: dueText(due, m), replaced: len(due.Claims) > 0}
+func decisionOf(r moveReason, m *candidate, due *consolidation.Due) *decision {
+	return &decision{candidate: m, reason: string(due.Reason), message: dueText(r, due, m), replaced: len(due.Claims) > 0}
 }

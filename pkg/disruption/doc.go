@@ -2,7 +2,7 @@
 //
 // A Controller looks at the cluster in passes, one at a time, every few seconds and when something is due. A pass reads everything once,
 // asks one reason after another which candidates it applies to, and deletes the claims of those that may be terminated. A reason is one file;
-// reason.go has their interface and their list:
+// reason.go has their interfaces and their lists:
 //
 //	interruption  nodes that the cloud takes back, replaced before they are drained as far as there is time
 //	unhealthy     nodes that are unhealthy by a repair policy, replaced before they are drained; the drain has a deadline
@@ -11,8 +11,8 @@
 //	drift         drifted nodes without pods of their own, as many as the disruption budgets of their pool allow
 //	emptiness     nodes without pods of their own for consolidateAfter, as many as these budgets allow
 //
-// Used nodes are emptied to save money, or because they have drifted, where a Consolidation is given (consolidation.go): a planner decides which ones, and reserves capacity for
-// their pods. usednodes.go says what each node and its pods mean for that (podrules.go, pdb.go), policy.go what its pool allows, moves.go
+// Used nodes are emptied to save money, or for a moveReason, such as drift, where a Consolidation is given (consolidation.go): a planner decides which ones, and reserves capacity for
+// their pods. usednodes.go says what each node and its pods mean for that (packages podrules and pdb), policy.go what its pool allows, moves.go
 // empties the nodes, and kept.go says why the others are kept.
 //
 // Package interruptions records what the cloud announces about instances. Package rebalance knows which nodes are to leave their spot capacity

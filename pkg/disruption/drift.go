@@ -8,6 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
 
@@ -34,3 +36,27 @@ func (d drift) decide(m *candidate, now time.Time) (*decision, error) {
 	}
 	return &decision{candidate: m, reason: string(d.budget()), message: "it is empty, and has drifted (" + string(why) + ")", since: since, at: since, drift: true}, nil
 }
+
+// driftMove: the node has drifted, and has pods of its own. How many such nodes are emptied at a time is also a matter of the roll-out (rollout.go).
+type driftMove struct{ rollOuts *rollOuts }
+
+func (driftMove) name() consolidation.Reason { return consolidation.Drifted }
+
+// due: where the budgets allow none now, the node is a candidate like others. It may be emptied to save money, and take pods.
+func (d driftMove) due(m *candidate, _ time.Time) (since time.Time, yes bool) {
+	since, yes = d.rollOuts.forced(m)
+	return since, yes && budgets.Any(m.pool.Spec.Disruption.Budgets, d.rollOuts.clock, karpv1.DisruptionReasonDrifted)
+}
+
+func (d driftMove) allowed(pool *karpv1.NodePool, total int) (n int, asked bool) {
+	return budgets.Allowed(pool.Spec.Disruption.Budgets, d.rollOuts.clock, total, karpv1.DisruptionReasonDrifted), true
+}
+
+func (driftMove) text(m *candidate) string {
+	_, why := driftOf(m.claim)
+	return "it has drifted (" + string(why) + ")"
+}
+
+func (driftMove) clause() string { return "which has drifted" }
+
+func (d driftMove) over(mv *move) error { return d.rollOuts.stale(mv) }

@@ -10,6 +10,8 @@ import (
 	"k8s.io/klog/v2"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/podrules"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -87,4 +89,24 @@ func protection(m *candidate, bound []*corev1.Pod, now time.Time, drift bool) *p
 		}
 	}
 	return by
+}
+
+// draining returns the first pod for which the drain of a node would have to wait, as of the last time that the budgets were read; nil: none. As in
+// Karpenter all pods count, those of DaemonSets and those without a disruption cost, too, and none does if the node has drifted and its
+// terminationGracePeriod ends the drain. Without rules nothing is known of budgets.
+func draining(r *podrules.Rules, m *candidate, bound []*corev1.Pod, drifted bool, now time.Time) *consolidation.Kept {
+	if r == nil || drifted && hasDeadline(m) {
+		return nil
+	}
+	return r.Unevictable(r.Look(bound), now)
+}
+
+// moving returns the pods that need another node when theirs is emptied. Pods with a disruption cost of zero or less don't count.
+func moving(m *candidate, bound []*corev1.Pod, drifted bool, now time.Time) (out []*corev1.Pod) {
+	for _, p := range bound {
+		if leaves(m, p, drifted, now) && pods.Cost(p) > 0 {
+			out = append(out, p)
+		}
+	}
+	return out
 }

@@ -34,7 +34,7 @@ type move struct {
 	templates map[string]string
 }
 
-// forced reports whether it is made for another reason than to save money.
+// forced reports whether it is made for another reason than to save money (moveReason).
 func (mv *move) forced() bool { return mv.Reason != consolidation.Underutilized }
 
 // drifted reports whether it is made because its nodes have drifted.
@@ -73,14 +73,10 @@ func (mv *move) draining() bool {
 	return slices.ContainsFunc(mv.sources, func(src *source) bool { return src.tried })
 }
 
-// dueText says why a move empties a node.
-func dueText(due *consolidation.Due, m *candidate) string {
-	switch due.Reason {
-	case consolidation.Drifted:
-		_, why := driftOf(m.claim)
-		return "it has drifted (" + string(why) + ")"
-	case consolidation.RebalanceRecommended:
-		return "EC2 recommends to leave its spot capacity"
+// dueText says why a move empties a node; nil: it is to save money.
+func dueText(r moveReason, due *consolidation.Due, m *candidate) string {
+	if r != nil {
+		return r.text(m)
 	}
 	text := fmt.Sprintf("its pods fit on nodes that cost $%.4f/h less", due.Saves)
 	if len(due.Nodes) > 1 {

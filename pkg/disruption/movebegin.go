@@ -71,11 +71,11 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 	leaving := map[string][]*corev1.Pod{}
 	pods, all := 0, []*corev1.Pod(nil)
 	var blocked error
-	blocking := v.rules.blocked
+	blocking := v.rules.Blocked
 	if mv.surging.begun() { // what the roll-outs leave is evicted
-		blocking = v.rules.unevictable
+		blocking = v.rules.Unevictable
 	}
-	if err := v.rules.budgets.Read(); err != nil {
+	if err := v.rules.Budgets.Read(); err != nil {
 		return nil, err
 	}
 	for _, src := range mv.sources {
@@ -88,7 +88,7 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 		}
 		deadline := mv.drifted() && hasDeadline(src.candidate)
 		rest := mv.surging.without(bound)
-		if k := blocking(v.rules.look(rest), now); k != nil && blocked == nil && !deadline {
+		if k := blocking(v.rules.Look(rest), now); k != nil && blocked == nil && !deadline {
 			blocked = errors.New(k.Text())
 		}
 		leaving[src.node.Name] = moving(src.candidate, rest, mv.drifted(), now)
@@ -198,9 +198,6 @@ func (v *moves) impossible(mv *move) error {
 			return fmt.Errorf("disruption of NodePool %s is paused", src.pool.Name)
 		case v.replacements.begun[src.uid()] != nil:
 			return fmt.Errorf("node %s has to end, and is being replaced", src.node.Name)
-		case mv.drifted():
-		case mv.forced() && !v.budgets.settings.Rebalance(src.pool):
-			return fmt.Errorf("NodePool %s doesn't ask any more for nodes to be replaced whose spot capacity EC2 recommends to leave", src.pool.Name)
 		case mv.forced():
 		case src.pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
 			return fmt.Errorf("NodePool %s doesn't consolidate any more", src.pool.Name)
@@ -208,8 +205,8 @@ func (v *moves) impossible(mv *move) error {
 			return fmt.Errorf("NodePool %s consolidates empty nodes only now", src.pool.Name)
 		}
 	}
-	if mv.drifted() {
-		return v.rollOuts.stale(mv)
+	if r := v.budgets.reasons.of(mv.Reason); r != nil {
+		return r.over(mv)
 	}
 	return nil
 }
@@ -219,7 +216,7 @@ func (v *moves) forbidden(src *source, bound []*corev1.Pod, drifted bool, now ti
 	if err := protected(src.candidate, bound, now, drifted); err != nil {
 		return fmt.Errorf("node %s: %w", src.node.Name, err)
 	}
-	if k := v.rules.unmovable(v.rules.look(bound), now); k != nil {
+	if k := v.rules.Unmovable(v.rules.Look(bound), now); k != nil {
 		return fmt.Errorf("node %s: %s", src.node.Name, k.Text())
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/disruptionmetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/podrules"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 )
 
@@ -29,7 +30,7 @@ type moves struct {
 	cordons      *cordons
 	terminations *terminations
 	bound        nodepods.Reader
-	rules        *podRules
+	rules        *podrules.Rules
 	replacements *replacements
 	budgets      *moveBudgets
 	kept         *keptNodes
@@ -154,7 +155,7 @@ func (v *moves) reserve(ctx context.Context, s *cluster, due *consolidation.Due,
 		reason = reasonReplace
 	}
 	for _, src := range mv.sources {
-		v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reason, "Disrupt", "The node is going to be drained because %s: capacity for its pods is reserved on other nodes", dueText(due, src.candidate))
+		v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reason, "Disrupt", "The node is going to be drained because %s: capacity for its pods is reserved on other nodes", dueText(v.budgets.reasons.of(due.Reason), due, src.candidate))
 	}
 	klog.FromContext(ctx).V(2).Info("Reserved capacity for the pods of used nodes", "move", due.Key, "nodes", due.Nodes, "newNodes", len(due.New), "saves", due.Saves)
 	return failed
@@ -222,7 +223,7 @@ func (v *moves) drain(ctx context.Context, s *cluster, mv *move, now time.Time) 
 			soon = nearer(soon, v.terminations.brake.Wait(now))
 		default:
 			src.tried = true
-			if err := v.terminations.end(ctx, decisionOf(src.candidate, &mv.Due)); err != nil {
+			if err := v.terminations.end(ctx, decisionOf(v.budgets.reasons.of(mv.Reason), src.candidate, &mv.Due)); err != nil {
 				errs = append(errs, err)
 				soon = nearer(soon, replaceEvery)
 				continue
@@ -271,11 +272,8 @@ func (v *moves) keep(ctx context.Context, mv *move, src *source, why error, now 
 // tellKept records an event on the claim of a node that isn't emptied after all.
 func (v *moves) tellKept(mv *move, src *source, why error) {
 	reason, note := reasonMoveGivenUp, "The node is not drained to save money: %v"
-	switch {
-	case mv.drifted():
-		reason, note = reasonNoRoom, "The node, which has drifted, is not replaced now: %v"
-	case mv.forced():
-		reason, note = reasonNoRoom, "The node, whose spot capacity EC2 recommends to leave, is not replaced now: %v"
+	if r := v.budgets.reasons.of(mv.Reason); r != nil {
+		reason, note = reasonNoRoom, "The node, "+r.clause()+", is not replaced now: %v"
 	}
 	v.recorder.Eventf(src.claim, nil, corev1.EventTypeNormal, reason, "Disrupt", note, why)
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/disruption/surge"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -39,8 +38,8 @@ func (v *moves) surge(ctx context.Context, mv *move, bound []*corev1.Pod, leavin
 		return nil, nil
 	}
 	asking := map[types.UID]types.NamespacedName{}
-	for _, k := range v.rules.look(bound) {
-		switch ask := v.rules.surge(k, now); {
+	for _, k := range v.rules.Look(bound) {
+		switch ask := v.rules.Surge(k, now); {
 		case ask == nil:
 		case ask.Err == nil:
 			asking[k.UID] = ask.Deployment
@@ -67,13 +66,13 @@ func (v *moves) surge(ctx context.Context, mv *move, bound []*corev1.Pod, leavin
 		mv.surging.pods[p.UID] = asking[p.UID]
 	}
 	for _, name := range mv.surging.deployments() {
-		d, err := v.rules.surges.Restart(ctx, name)
+		d, err := v.rules.Surges.Restart(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 		v.recorder.Eventf(d, nil, corev1.EventTypeNormal, reasonSurge, "Disrupt", "Restarted to replace its pods on node %s (node %s: %s): capacity for the new pods is reserved, and the old ones end when the new ones are available",
-			strings.Join(mv.Nodes, ", "), mv.Nodes[0], dueText(&mv.Due, mv.sources[0].candidate))
+			strings.Join(mv.Nodes, ", "), mv.Nodes[0], dueText(v.budgets.reasons.of(mv.Reason), &mv.Due, mv.sources[0].candidate))
 		klog.FromContext(ctx).V(2).Info("Restarted a Deployment to move its pods", "deployment", name, "move", mv.Key, "nodes", mv.Nodes)
 	}
 	return errSurging, nil
@@ -113,7 +112,7 @@ func (v *moves) surged(mv *move, bound []*corev1.Pod, now time.Time) (missing er
 	}
 	mv.surging.over = true
 	for _, of := range mv.surging.deployments() {
-		v.rules.surges.Ended(of, true)
+		v.rules.Surges.Ended(of, true)
 	}
 	return nil
 }
@@ -129,18 +128,10 @@ func (v *moves) failSurge(mv *move, why error) {
 		return
 	}
 	for _, name := range mv.surging.deployments() {
-		v.rules.surges.Ended(name, false)
+		v.rules.Surges.Ended(name, false)
 		d := &metav1.PartialObjectMetadata{}
 		d.Namespace, d.Name = name.Namespace, name.Name
 		d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 		v.recorder.Eventf(d, nil, corev1.EventTypeWarning, reasonSurgeGivenUp, "Disrupt", "The roll-out didn't move the pods off their node in time: %v", why)
 	}
-}
-
-// surge returns the request to move a pod by a roll-out; nil: it is evicted.
-func (r *podRules) surge(k *knownPod, now time.Time) *surge.Request {
-	if r.surges == nil || !pods.Evictable(k.Pod, now) || pods.Cost(k.Pod) <= 0 {
-		return nil
-	}
-	return r.surges.Of(k.Pod, r.budgets.Blocking(k.Pod, k.covering) != "")
 }

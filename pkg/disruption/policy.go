@@ -11,7 +11,6 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
-	"github.com/dovetail-scheduler/dovetail/pkg/disruption/rebalance"
 )
 
 // policies says what pools allow consolidation to do.
@@ -37,7 +36,7 @@ func (p *policies) of(pool *karpv1.NodePool, left map[consolidation.Reason]int) 
 // moveBudgets counts how many nodes the budgets allow to be disrupted by moves.
 type moveBudgets struct {
 	clock        clock.Clock
-	settings     *annotations.Reader
+	reasons      moveReasons
 	terminations *terminations
 	replacements *replacements
 	moves        *moves
@@ -49,13 +48,11 @@ func (b *moveBudgets) left(s *cluster, p *karpv1.NodePool) map[consolidation.Rea
 	total, disrupting := b.terminations.count(s, p, func(m *candidate) bool {
 		return b.terminations.unavailable(m) || b.replacements.begun[m.uid()] != nil || b.moves.has(m.uid())
 	})
-	out := map[consolidation.Reason]int{}
-	reasons := []consolidation.Reason{consolidation.Underutilized, consolidation.Drifted}
-	if b.settings.Rebalance(p) {
-		reasons = append(reasons, consolidation.RebalanceRecommended)
-	}
-	for _, reason := range reasons {
-		out[reason] = max(0, b.allowed(p, total, reason)-disrupting)
+	out := map[consolidation.Reason]int{consolidation.Underutilized: max(0, b.allowed(p, total, consolidation.Underutilized)-disrupting)}
+	for _, r := range b.reasons {
+		if n, asked := r.allowed(p, total); asked {
+			out[r.name()] = max(0, n-disrupting)
+		}
 	}
 	return out
 }
@@ -80,8 +77,9 @@ func (b *moveBudgets) refuse(s *cluster, mv *move) (err error, never bool) {
 }
 
 func (b *moveBudgets) allowed(p *karpv1.NodePool, total int, reason consolidation.Reason) int {
-	if reason == consolidation.RebalanceRecommended {
-		return rebalance.Allowed(p, b.clock, total)
+	if r := b.reasons.of(reason); r != nil {
+		n, _ := r.allowed(p, total)
+		return n
 	}
 	return budgets.Allowed(p.Spec.Disruption.Budgets, b.clock, total, karpv1.DisruptionReason(reason))
 }

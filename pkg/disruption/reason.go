@@ -1,11 +1,15 @@
 package disruption
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/disruptionmetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 )
@@ -30,6 +34,40 @@ func reasons(cfg *Config, pods cache.Indexer, unhealthy *unhealthy, rollOuts *ro
 		drift{pods, rollOuts},
 		emptiness{pods, cfg.Nodes, cfg.Needed},
 	}
+}
+
+// moveReason is a reason to empty used nodes other than to save money, within disruption budgets: capacity is reserved for their pods before any is
+// evicted, whatever that costs. Each has a file of its own; newMoveReasons lists them all. A type may also be a reason, for nodes that are empty.
+type moveReason interface {
+	// name is the reason as moves, metrics and disruption budgets know it.
+	name() consolidation.Reason
+	// due returns since when a node is to be emptied for it. The candidate has a Node and a pool.
+	due(m *candidate, now time.Time) (since time.Time, yes bool)
+	// allowed returns how many of a pool's nodes, of total, may be disrupted at a time; asked is false if the pool doesn't ask for such moves at all.
+	allowed(pool *karpv1.NodePool, total int) (n int, asked bool)
+	// text says in events why a node is emptied, clause what is the matter with it: "The node, CLAUSE, is not replaced now".
+	text(m *candidate) string
+	clause() string
+	// over returns why a move that has not begun isn't wanted any more, or nil.
+	over(mv *move) error
+}
+
+// newMoveReasons returns all of them. If several apply to a candidate, the first one counts.
+func newMoveReasons(rollOuts *rollOuts, settings *annotations.Reader, now clock.Clock) moveReasons {
+	return moveReasons{
+		driftMove{rollOuts},
+		rebalanceMove{settings, now},
+	}
+}
+
+type moveReasons []moveReason
+
+// of returns the one with that name; nil: a move is to save money.
+func (all moveReasons) of(name consolidation.Reason) moveReason {
+	if i := slices.IndexFunc(all, func(r moveReason) bool { return r.name() == name }); i >= 0 {
+		return all[i]
+	}
+	return nil
 }
 
 // decision is why, when and how a candidate's node is terminated.

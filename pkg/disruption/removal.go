@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/podrules"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 )
@@ -22,7 +23,7 @@ import (
 type removals struct {
 	reasons      []reason
 	bound        nodepods.Reader
-	rules        *podRules // nil: PodDisruptionBudgets are left to the drain
+	rules        *podrules.Rules // nil: PodDisruptionBudgets are left to the drain
 	cordons      *cordons
 	terminations *terminations
 	moves        *moves
@@ -34,7 +35,7 @@ type removals struct {
 // is waiting). If one fails, the others go on; the failed one still counts against the budget, since its deletion may have worked.
 func (r *removals) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
 	if r.rules != nil {
-		if err := r.rules.budgets.Read(); err != nil {
+		if err := r.rules.Budgets.Read(); err != nil {
 			return 0, []error{err}
 		}
 	}
@@ -112,7 +113,7 @@ func (r *removals) blocked(d *decision, bound []*corev1.Pod, now time.Time) erro
 	if err := protected(d.candidate, bound, now, d.drift); err != nil {
 		return err
 	}
-	if by := r.rules.draining(d.candidate, bound, d.drift, now); by != nil {
+	if by := draining(r.rules, d.candidate, bound, d.drift, now); by != nil {
 		return errors.New("disruption is blocked: " + by.Text())
 	}
 	return nil

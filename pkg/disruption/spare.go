@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/podrules"
 )
 
 // spares replaces the drifted nodes of static pools, one after the other. Nothing is planned: pkg/staticpool launches one node more than the pool
@@ -32,7 +33,7 @@ type spares struct {
 	rollOuts     *rollOuts
 	terminations *terminations
 	bound        nodepods.Reader
-	rules        *podRules // nil: PodDisruptionBudgets are left to the drain
+	rules        *podrules.Rules // nil: PodDisruptionBudgets are left to the drain
 	recorder     events.EventRecorder
 	clock        clock.Clock
 	changed      func() // as in Config
@@ -51,7 +52,7 @@ func (c *Controller) Spare(pool string) (wanted, known bool) {
 
 func (p *spares) pass(ctx context.Context, s *cluster, now time.Time) (errs []error) {
 	if p.rules != nil {
-		if err := p.rules.budgets.Read(); err != nil {
+		if err := p.rules.Budgets.Read(); err != nil {
 			return []error{err} // what is wanted stays as it was
 		}
 	}
@@ -192,7 +193,7 @@ func (p *spares) first(drifted []*decision, now time.Time) (*decision, error) {
 			p.recorder.Eventf(d.node, d.claim, corev1.EventTypeNormal, reasonBlocked, "Disrupt", "%v", err)
 			continue
 		}
-		if p.rules.draining(d.candidate, bound, true, now) != nil {
+		if draining(p.rules, d.candidate, bound, true, now) != nil {
 			continue
 		}
 		return d, nil

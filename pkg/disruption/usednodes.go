@@ -11,9 +11,9 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
-	"github.com/dovetail-scheduler/dovetail/pkg/disruption/annotations"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/budgets"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/nodepods"
+	"github.com/dovetail-scheduler/dovetail/pkg/disruption/podrules"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption/rebalance"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -23,7 +23,7 @@ import (
 type usedNodes struct {
 	bound     nodepods.Reader
 	emptiness emptiness
-	rules     *podRules
+	rules     *podrules.Rules
 	price     func(*karpv1.NodeClaim) (dollarsPerHour float64, known bool)
 	// received is until when nodes that took pods of a move are no candidates, by name.
 	received func(node string) time.Time
@@ -31,12 +31,12 @@ type usedNodes struct {
 	ending    func(m *candidate, now time.Time) (bool, error)
 	unhealthy *unhealthy
 	rollOuts  *rollOuts
-	settings  *annotations.Reader
+	reasons   moveReasons
 }
 
 // all returns a candidate for each claim with a Node and a pool. occupied returns what else is being done to a node; nil: nothing.
 func (u *usedNodes) all(s *cluster, occupied func(*candidate, bool, time.Time) *consolidation.Kept, now time.Time) ([]consolidation.Candidate, error) {
-	if err := u.rules.begin(); err != nil {
+	if err := u.rules.Begin(); err != nil {
 		return nil, err
 	}
 	out := make([]consolidation.Candidate, 0, len(s.candidates))
@@ -55,7 +55,7 @@ func (u *usedNodes) all(s *cluster, occupied func(*candidate, bool, time.Time) *
 		x.Blocked = cmp.Or(occupied(m, x.Forced != "", now), x.Blocked)
 		out = append(out, x)
 	}
-	u.rules.end()
+	u.rules.End()
 	return out, nil
 }
 
@@ -76,35 +76,34 @@ func (u *usedNodes) candidate(m *candidate, bound []*corev1.Pod, now time.Time) 
 	if price, known := u.price(m.claim); known {
 		out.Price = price
 	}
-	since, drifted := u.rollOuts.forced(m)
-	drifted = drifted && budgets.Any(m.pool.Spec.Disruption.Budgets, u.rollOuts.clock, karpv1.DisruptionReasonDrifted) // else it is a candidate like others: it may be emptied to save money, and take pods
-	if drifted {
-		out.Forced, out.ForcedAt = consolidation.Drifted, since
-	} else if since, yes := rebalance.Due(m.claim, now); yes && u.settings.Rebalance(m.pool) {
-		out.Forced, out.ForcedAt = consolidation.RebalanceRecommended, since
+	for _, r := range u.reasons {
+		if since, yes := r.due(m, now); yes {
+			out.Forced, out.ForcedAt = r.name(), since
+			break
+		}
 	}
 	out.ReturnsAt = rebalance.ReturnsAt(m.claim, m.watched)
-	known := u.rules.look(bound)
+	known := u.rules.Look(bound)
 	out.Blocked = u.blocked(m, bound, known, out.Forced, now)
 	out.Pods = make([]consolidation.Pod, 0, len(known))
 	for _, k := range known {
 		var class *capacity.Class
-		if leaves(m, k.Pod, drifted, now) {
-			class, _ = u.rules.class(k, now)
+		if leaves(m, k.Pod, out.Forced == consolidation.Drifted, now) {
+			class, _ = u.rules.Class(k, now)
 		}
 		switch {
 		case class != nil:
-			out.Pods = append(out.Pods, consolidation.Pod{Ref: capacity.RefOf(k.Pod), Class: class, Owner: objects.Controller(k.Pod), Cost: pods.Cost(k.Pod), Restart: u.rules.restart(k)})
+			out.Pods = append(out.Pods, consolidation.Pod{Ref: capacity.RefOf(k.Pod), Class: class, Owner: objects.Controller(k.Pod), Cost: pods.Cost(k.Pod), Restart: u.rules.Restart(k)})
 		case !objects.Ended(k.Pod) && !pods.Terminating(k.Pod) && !pods.Daemon(k.Pod) && !pods.Mirror(k.Pod):
 			out.OtherPods += max(0, pods.Cost(k.Pod))
 		}
 	}
-	out.Drain = u.rules.drain(known, now)
+	out.Drain = u.rules.Drain(known, now)
 	return out
 }
 
 // blocked returns why a node can't be emptied now, or isn't the business of consolidation; nil: it can.
-func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod, forced consolidation.Reason, now time.Time) *consolidation.Kept {
+func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*podrules.Pod, forced consolidation.Reason, now time.Time) *consolidation.Kept {
 	drifted := forced == consolidation.Drifted
 	after := m.pool.Spec.Disruption.ConsolidateAfter.Duration
 	sick := u.unhealthy.kept(m)
@@ -132,7 +131,7 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 		return k
 	}
 	if !slices.ContainsFunc(bound, func(p *corev1.Pod) bool { return pods.Occupies(p, now) }) {
-		if by := u.rules.draining(m, bound, drifted, now); by != nil {
+		if by := draining(u.rules, m, bound, drifted, now); by != nil {
 			return by
 		}
 		if drifted {
@@ -152,8 +151,8 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*knownPod
 			return &consolidation.Kept{Kind: consolidation.NotQuiet, Until: quiet}
 		}
 	}
-	if k := u.rules.unmovable(known, now); k != nil || drifted && hasDeadline(m) {
+	if k := u.rules.Unmovable(known, now); k != nil || drifted && hasDeadline(m) {
 		return k
 	}
-	return u.rules.blocked(known, now)
+	return u.rules.Blocked(known, now)
 }

@@ -380,8 +380,8 @@ func TestClassesAreRemembered(t *testing.T) {
 	w.bind("bad", "node-a", controlled, func(p *corev1.Pod) { p.Labels = map[string]string{"no-class": "no volume"} })
 	calls := map[string]int{}
 	rules := w.c.passes.consolidations.nodes.rules
-	successor := rules.successor
-	rules.successor = func(p *corev1.Pod) (*capacity.Class, error) { calls[p.Name]++; return successor(p) }
+	successor := rules.Successor
+	rules.Successor = func(p *corev1.Pod) (*capacity.Class, error) { calls[p.Name]++; return successor(p) }
 	w.sync()
 	for range 12 {
 		if _, err := w.c.passes.run(t.Context(), time.Time{}); err != nil {
@@ -390,13 +390,8 @@ func TestClassesAreRemembered(t *testing.T) {
 		p.result = &consolidation.Result{}
 		w.clock.Step(askEvery)
 	}
-	if diff := cmp.Diff(map[string]int{"good": 1, "bad": 2}, calls); diff != "" || len(rules.known) != 2 {
-		t.Errorf("calls (-want +got):\n%s%d are known", diff, len(rules.known))
-	}
-	w.unbind("bad")
-	w.mustPass()
-	if len(rules.known) != 1 {
-		t.Errorf("%d are known", len(rules.known))
+	if diff := cmp.Diff(map[string]int{"good": 1, "bad": 2}, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }
 

@@ -176,7 +176,7 @@ func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin func(*open
 	}
 	if ready && begin != nil && !mv.begun {
 		mv.begun = true
-		if mv.Reason != consolidation.Drifted && mv.Reason != consolidation.RebalanceRecommended { // what is made for another reason has nothing to pay for
+		if mv.Reason == consolidation.Underutilized { // what is made for another reason has nothing to pay for
 			m.unpaid = append(m.unpaid, mv.Move)
 		}
 	}

@@ -49,7 +49,7 @@ func twoBy(t *testing.T, clock *clocktesting.FakeClock) (*Moves, map[string]map[
 				t.Fatal("nothing is reserved")
 			}
 		})
-		m.Reserved(from, consolidation.Move{Nodes: []string{from}}, map[string]bool{to: true})
+		m.Reserved(from, consolidation.Move{Nodes: []string{from}, Reason: consolidation.Underutilized}, map[string]bool{to: true})
 		now[from] = map[string][]*corev1.Pod{from: {pod}}
 	}
 	return m, now

@@ -48,7 +48,7 @@ func TestSurge(t *testing.T) {
 			t.Fatal("nothing is reserved")
 		}
 	})
-	m.Reserved("a", consolidation.Move{Nodes: []string{"a"}}, map[string]bool{"c": true})
+	m.Reserved("a", consolidation.Move{Nodes: []string{"a"}, Reason: consolidation.Underutilized}, map[string]bool{"c": true})
 	adopts := func(pod *corev1.Pod) bool {
 		class, err := classes.Class(pod)
 		if err != nil {

@@ -53,6 +53,11 @@ func New(kube kubernetes.Interface) *Cloud {
 	return &Cloud{kube: kube, classes: map[string]bool{}, drifted: map[string]cloudprovider.DriftReason{}, instances: map[string]*capacity.Instance{}, set: make(chan status.Object, 100)}
 }
 
+// Value returns the cloud as the program starts with it. All its providers are c.
+func (c *Cloud) Value() cloudprovider.Cloud {
+	return cloudprovider.Cloud{Name: "fake", NodeClass: Kind, New: func(context.Context, cloudprovider.Settings) (cloudprovider.Provider, error) { return c, nil }}
+}
+
 // Run resolves node classes and boots instances until ctx ends.
 func (c *Cloud) Run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)

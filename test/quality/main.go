@@ -2,6 +2,7 @@
 // many pods one core plans per second.
 //
 //	go run ./test/quality                                           # synthetic workloads, built-in catalogue
+//	go run ./test/quality -worlds 200                               # random worlds, which are the same each time; fails beyond the design's bounds
 //	go run ./test/quality -catalog FILE -bounds FILE WORKLOAD...    # workloads from files or folders
 //
 // It prints a table in Markdown. Costs are list prices; the scheduler's filters are not run (docs/performance.md has the figures).
@@ -35,6 +36,8 @@ func run(args []string, out io.Writer) error {
 	boundEffort := flags.Int("bound-effort", 10_000_000, "effort that goes into a bound which isn't given")
 	seed := flags.Uint64("seed", 1, "seed of the synthetic workloads")
 	seconds := flags.Float64("seconds", 1, "seconds of a core spent on measuring the speed of each plan, at least one plan")
+	random := flags.Int("worlds", 0, "plan this many random worlds instead, at the default effort")
+	best := flags.Int("best", 60, "seconds that are spent on the best plan of a random world, where that may matter")
 	write := flags.String("write", "", "folder to write the workloads and the catalogue to, instead of planning")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -48,6 +51,9 @@ func run(args []string, out io.Writer) error {
 		if loads, err = readWorkloads(flags.Args()); err != nil {
 			return err
 		}
+	}
+	if *random > 0 {
+		return worlds(out, types, *random, *best, settings{boundEffort: *boundEffort})
 	}
 	if *write != "" {
 		return writeAll(*write, types, loads)

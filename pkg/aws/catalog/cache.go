@@ -28,8 +28,9 @@ type Region struct {
 
 // Config names the region and the times between two refreshes of each part.
 type Config struct {
-	Region                                           string
-	TypesEvery, ZonesEvery, OnDemandEvery, SpotEvery time.Duration
+	Region                 string
+	TypesEvery, ZonesEvery time.Duration
+	PriceSettings
 }
 
 // Cache keeps the region data up to date.
@@ -99,7 +100,7 @@ func (k *Cache) Loops() []func(context.Context) {
 	}
 	for _, source := range priceSources {
 		loops = append(loops, loop(source.part, source.every(k.cfg), func(ctx context.Context) (func(*Region), error) {
-			v, err := source.read(ctx, k.calls, k.cfg.Region, k.clock.Now())
+			v, err := source.read(ctx, k.calls, k.cfg, k.clock.Now())
 			return func(f *Region) { f.setPrices(source.part, v) }, err
 		}))
 	}
@@ -200,7 +201,8 @@ func (k *Cache) Status() error {
 		if err == nil {
 			continue
 		}
-		if part != PartTypes && part != PartZones && (errors.Is(err, errUnknown) || errors.Is(err, errNotAsked)) {
+		complete := slices.ContainsFunc(priceSources, func(s priceSource) bool { return s.part == part && s.complete })
+		if complete && (errors.Is(err, errUnknown) || errors.Is(err, errNotAsked)) {
 			err = fmt.Errorf("%w; instance types are ordered by prices estimated from their sizes", err)
 		}
 		errs = append(errs, err)

@@ -37,7 +37,7 @@ func Fetch(ctx context.Context, c sdk.Clients, region string, now time.Time) (*F
 	})
 	for i, source := range priceSources {
 		all.Go(func() (err error) {
-			prices[i], err = source.read(ctx, calls{c.EC2, c.Pricing}, region, now)
+			prices[i], err = source.read(ctx, calls{c.EC2, c.Pricing}, Config{Region: region}, now)
 			return err
 		})
 	}

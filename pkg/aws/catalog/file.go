@@ -143,7 +143,7 @@ func (f *File) Write(w io.Writer) error {
 // Region returns what the refresh loops would know of the region after asking AWS.
 func (f *File) Region() *Region {
 	onDemand, spot := Prices{}, Prices{}
-	out := &Region{Zones: map[string][]string{}, Prices: map[string]Prices{OnDemand: onDemand, Spot: spot}, Settled: true}
+	out := &Region{Zones: map[string][]string{}, Prices: AllRead(onDemand, spot), Settled: true}
 	for i := range f.Types {
 		t := &f.Types[i]
 		if len(t.Virtualization) > 0 && !slices.Contains(t.Virtualization, "hvm") {

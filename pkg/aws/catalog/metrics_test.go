@@ -22,7 +22,7 @@ func TestEstimatedPricesAreCounted(t *testing.T) {
 		od, spot float64
 		onDemand Prices
 	}{{false, 0, 0, nil}, {true, 1, 0, nil}, {true, 0, 0, Prices{}}} {
-		f.Settled, f.Prices = tt.settled, map[string]Prices{Spot: {}, OnDemand: tt.onDemand}
+		f.Settled, f.Prices = tt.settled, AllRead(tt.onDemand, Prices{})
 		countRegion(f, OnDemand, time.Time{})
 		if od, spot := gauge("on-demand"), gauge("spot"); od != tt.od || spot != tt.spot {
 			t.Errorf("%+v: on demand %v, spot %v", tt, od, spot)

@@ -13,11 +13,12 @@ import (
 	pricingtypes "github.com/aws/aws-sdk-go-v2/service/pricing/types"
 )
 
-var onDemand = priceSource{part: OnDemand, every: func(c Config) time.Duration { return c.OnDemandEvery }, read: readOnDemand}
+var onDemand = priceSource{part: OnDemand, complete: true, every: func(c Config) time.Duration { return c.OnDemandEvery }, read: readOnDemand}
 
 // readOnDemand returns the on-demand Linux price of every type. Bare metal is listed as another product, under dedicated tenancy. In a region
 // without a price list it returns nil, as if prices had not been read yet: they stay estimated.
-func readOnDemand(ctx context.Context, c calls, region string, _ time.Time) (Prices, error) {
+func readOnDemand(ctx context.Context, c calls, cfg Config, _ time.Time) (Prices, error) {
+	region := cfg.Region
 	if !hasPriceList(region) {
 		return nil, nil
 	}

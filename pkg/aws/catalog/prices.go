@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Prices are in $/h. A price that is the same in all zones has no zone.
+// Prices are in $/h. A price that is the same in all zones has no zone. nil means that prices are not known, an empty map that there are none.
 type Prices map[Pool]float64
 
 // Pool is an instance type in a zone.
@@ -19,12 +19,22 @@ const (
 	Spot     = "spot prices"
 )
 
+// PriceSettings are the settings of the price sources.
+type PriceSettings struct {
+	// The times between two reads.
+	OnDemandEvery, SpotEvery time.Duration
+}
+
 // priceSource is where prices of on-demand or spot instances are read.
 type priceSource struct {
-	part  string // as Status and, with dashes, the metric name it
-	spot  bool
-	every func(Config) time.Duration
-	read  func(ctx context.Context, c calls, region string, now time.Time) (Prices, error)
+	part string // as Status and, with dashes, the metric name it
+	spot bool
+	// complete: it has a price for everything that can be launched, so that until it has been read, missing prices are estimated. A source that
+	// isn't complete has prices for some types; where they are not known, those of the other sources count.
+	complete bool
+	every    func(Config) time.Duration
+	// read returns nil if the source can't be asked in this region, and an empty map if it isn't configured.
+	read func(ctx context.Context, c calls, cfg Config, now time.Time) (Prices, error)
 }
 
 // priceSources are all price sources. If several know a price, that of the first in this order counts.
@@ -39,10 +49,21 @@ func (f *Region) setPrices(source string, p Prices) {
 	f.Prices[source] = p
 }
 
-// known reports whether all sources for spot or for on-demand instances have been read, so that what has no price can't be launched.
+// AllRead returns the prices of a region in which all sources have been read. Those of on-demand and of spot instances that count are given; a
+// nil map means that they are not known.
+func AllRead(onDemand, spot Prices) map[string]Prices {
+	out := map[string]Prices{}
+	for i := range priceSources {
+		out[priceSources[i].part] = Prices{}
+	}
+	out[OnDemand], out[Spot] = onDemand, spot
+	return out
+}
+
+// known reports whether all complete sources for spot or for on-demand instances have been read, so that what has no price can't be launched.
 func (f *Region) known(spot bool) bool {
 	for i := range priceSources {
-		if s := &priceSources[i]; s.spot == spot && f.Prices[s.part] == nil {
+		if s := &priceSources[i]; s.spot == spot && s.complete && f.Prices[s.part] == nil {
 			return false
 		}
 	}
@@ -62,7 +83,7 @@ func (f *Region) Price(h *Hardware, zone string, spot bool) (p float64, ok bool)
 	return p * spotShare, ok
 }
 
-// listed returns the price that AWS lists.
+// listed returns the price of the first source that has one.
 func (f *Region) listed(name, zone string, spot bool) (float64, bool) {
 	for i := range priceSources {
 		s := &priceSources[i]

@@ -1,13 +1,16 @@
 package catalog
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
-	f := &Region{Prices: map[string]Prices{OnDemand: {{"c5.large", ""}: 1}, Spot: {{"m5.large", "a"}: 0.02}}}
+	f := &Region{Prices: AllRead(Prices{{"c5.large", ""}: 1}, Prices{{"m5.large", "a"}: 0.02})}
 	for _, tt := range []struct {
 		zone string
 		spot bool
@@ -19,10 +22,55 @@ func TestTypesWithoutAPriceAreNotOffered(t *testing.T) {
 	}
 }
 
+// A source that isn't complete replaces prices of the sources after it. While it is not known theirs count, and nothing is estimated.
+func TestASourceReplacesSomePrices(t *testing.T) {
+	const some = "prices of some types"
+	with(t, priceSource{part: some})
+	f := &Region{Prices: AllRead(Prices{{"m5.large", ""}: 0.096, {"c5.large", ""}: 0.085}, Prices{})}
+	delete(f.Prices, some)
+	check := func(when, name string, want float64) {
+		t.Helper()
+		if p, ok := f.Price(&Hardware{Name: name}, "a", false); ok != (want > 0) || p != want {
+			t.Errorf("%s: %s costs %v, %v; want %v", when, name, p, ok, want)
+		}
+	}
+	check("not known", "m5.large", 0.096)
+	check("not known", "x9.large", 0)
+	f.setPrices(some, Prices{{"m5.large", ""}: 0.05, {"x9.large", ""}: 1})
+	check("known", "m5.large", 0.05)
+	check("known", "c5.large", 0.085)
+	check("known", "x9.large", 1)
+
+	k := NewCache(Config{}, clock.RealClock{}, nil, nil, nil)
+	clear(k.problems)
+	k.problems[some] = &unknown{some, errors.New("no such file")}
+	if got := k.Status(); got == nil || got.Error() != "prices of some types: unknown: no such file" {
+		t.Errorf("status: %v", got)
+	}
+}
+
+// A catalogue from a file has the prices that it has, however many sources there are: types without one are not offered.
+func TestPricesOfAFileAreKnown(t *testing.T) {
+	with(t, priceSource{part: "list of another seller", complete: true}, priceSource{part: "auction", spot: true, complete: true})
+	if f := (&File{}).Region(); !f.known(false) || !f.known(true) {
+		t.Errorf("on demand %v, spot %v", f.known(false), f.known(true))
+	}
+	if f := (&Region{Prices: map[string]Prices{OnDemand: {}, Spot: {}}}); f.known(false) || f.known(true) {
+		t.Error("prices are known before the new sources have been read")
+	}
+}
+
+// with adds price sources before the others for the test.
+func with(t *testing.T, more ...priceSource) {
+	all := priceSources
+	t.Cleanup(func() { priceSources = all })
+	priceSources = append(more, all...)
+}
+
 // The price list can't be asked for in every partition. No call is made there, and nothing has failed.
 func TestPartitionsWithoutAPriceList(t *testing.T) {
 	for _, region := range []string{"us-gov-west-1", "us-iso-east-1", "us-isob-east-1", "eu-isoe-west-1", "us-isof-south-1", "eusc-de-east-1"} {
-		if prices, err := readOnDemand(t.Context(), calls{}, region, time.Time{}); prices != nil || err != nil {
+		if prices, err := readOnDemand(t.Context(), calls{}, Config{Region: region}, time.Time{}); prices != nil || err != nil {
 			t.Errorf("%s: %v, %v", region, prices, err)
 		}
 	}

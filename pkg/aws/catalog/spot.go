@@ -10,10 +10,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-var spot = priceSource{part: Spot, spot: true, every: func(c Config) time.Duration { return c.SpotEvery }, read: readSpot}
+var spot = priceSource{part: Spot, spot: true, complete: true, every: func(c Config) time.Duration { return c.SpotEvery }, read: readSpot}
 
 // readSpot returns the latest spot price of every type and zone.
-func readSpot(ctx context.Context, c calls, _ string, now time.Time) (Prices, error) {
+func readSpot(ctx context.Context, c calls, _ Config, now time.Time) (Prices, error) {
 	out := Prices{}
 	newest := map[Pool]time.Time{}
 	pages := ec2.NewDescribeSpotPriceHistoryPaginator(c.hardware, &ec2.DescribeSpotPriceHistoryInput{

@@ -56,7 +56,7 @@ type Pod struct {
 // Reason is why a node is disrupted, as Karpenter's budgets name it.
 type Reason string
 
-// Reasons. Those from Expired on have no budget.
+// Reasons. Those from Expired on have no budget. All others, also those that aren't listed here, have one.
 const (
 	Empty         Reason = "Empty"
 	Underutilized Reason = "Underutilized"
@@ -70,7 +70,7 @@ const (
 
 // Budgeted reports whether disruption budgets limit the reason.
 func (r Reason) Budgeted() bool {
-	return r == Empty || r == Underutilized || r == Drifted || r == RebalanceRecommended
+	return r != "" && r != Expired && r != Interrupted && r != Unhealthy
 }
 
 // disruption returns the node's disruption cost as Karpenter's policy Balanced counts it.

@@ -49,7 +49,7 @@ func copyOf(nc status.Object) status.Object { return nc.DeepCopyObject().(status
 
 // stampClass is stampPool for a class. It waits until the cluster CA is known, with which nodes verify the API server.
 func (p *poolStatus) stampClass(ctx context.Context, nc status.Object) error {
-	ca, known := p.clusterCA()
+	ca, known := p.sources.ClusterCA()
 	if !known {
 		return nil
 	}

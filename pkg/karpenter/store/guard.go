@@ -38,11 +38,6 @@ type guardMap struct {
 	mu        sync.Mutex
 }
 
-// SetGuardMap sets the namespace and client for records that have no object of their own. Call it before Run.
-func (s *Store) SetGuardMap(c kubernetes.Interface, namespace string) {
-	s.guardMap = &guardMap{client: c, namespace: namespace}
-}
-
 // OnGuard registers f for changes that concern the owner of a record: a change to its spec, or to the annotation that asks for another
 // try (retry). Register before Run; f is called from the watch and must not block.
 func (s *Store) OnGuard(f func(o guard.Owner, retry bool)) { s.onGuard = append(s.onGuard, f) }
@@ -76,9 +71,6 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 		if text := nc.GetAnnotations()[objects.AnnotationGuard]; text != "" {
 			out[guard.Owner{Class: nc.GetName()}] = text
 		}
-	}
-	if s.guardMap == nil {
-		return out, nil
 	}
 	cm, err := s.guardMap.client.CoreV1().ConfigMaps(s.guardMap.namespace).Get(ctx, guardConfigMap, metav1.GetOptions{})
 	switch {
@@ -150,9 +142,6 @@ func (s *Store) RecordGuard(ctx context.Context, o guard.Owner, text string) err
 
 // put writes one key.
 func (m *guardMap) put(ctx context.Context, key, text string) error {
-	if m == nil {
-		return nil
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps := m.client.CoreV1().ConfigMaps(m.namespace)

@@ -49,7 +49,7 @@ var podsOfWeb = guard.Workload{Namespace: "d", Owner: "Deployment/web"}
 func TestGuardRecordsAreKept(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), testClass("default"), provisioner(t, byRef+`}`), nodeTemplate(t, settled+`}`)))
 	kube := fake.NewClientset()
-	w.SetGuardMap(kube, "kube-system")
+	w.guardMap.client = kube
 	pools, classes := readInlined(t, []karpenter.Inline{inlined(t, "main", inlinePool+`}}}`)}, []karpenter.Inline{inlined(t, "main", inlineClass)})
 	if err := w.derived.SetProfiles([]karpenter.Profile{{Scheduler: "ours", Pools: pools, Classes: classes}}); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestGuardRecordsAreKept(t *testing.T) {
 func TestGuardMapIsMadeWhenItIsNeeded(t *testing.T) {
 	w := newWorld(t, newFakeAPI())
 	kube := fake.NewClientset()
-	w.SetGuardMap(kube, "kube-system")
+	w.guardMap.client = kube
 	if err := w.RecordGuard(t.Context(), guard.Owner{Pool: "args_main"}, ""); err != nil {
 		t.Fatal(err)
 	}

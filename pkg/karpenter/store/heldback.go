@@ -18,7 +18,7 @@ const (
 
 // heldBack reports whether writes are paused now, and records an event with the reason if the object is a NodePool.
 func (p *poolStatus) heldBack(k statusKey) bool {
-	err := p.hold()
+	err := p.sources.Hold()
 	if np := p.poolObject(k.name); np != nil && k.kind == karpenter.NodePools.Kind {
 		p.tellHeld(np, err)
 	}
@@ -68,7 +68,7 @@ func (s *Store) catchUp(ctx context.Context, name string) error {
 	if !ok {
 		return nil
 	}
-	if s.hold() != nil {
+	if s.sources.Hold() != nil {
 		s.status.changed(s.classes.CustomKind, name)
 		return nil
 	}

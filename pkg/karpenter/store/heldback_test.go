@@ -18,12 +18,12 @@ func TestNothingIsWrittenBesideAnotherOwner(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default")))
 	var owner atomic.Value
 	owner.Store("Karpenter leads")
-	w.SetHold(func() error {
+	w.sources.Hold = func() error {
 		if why := owner.Load().(string); why != "" {
 			return errors.New(why)
 		}
 		return nil
-	})
+	}
 	w.leading()
 	if err := w.SetNodeClassStatus(w.ctx, nodeclass.Resolved("default", 1, ec2nc.EC2NodeClassStatus{Subnets: []ec2nc.Subnet{{ID: "subnet-1", Zone: "a"}}})); err != nil {
 		t.Fatal(err)
@@ -60,12 +60,12 @@ func TestAKeptStatusDoesNotOverwriteANewerOne(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default")))
 	var held atomic.Bool
 	held.Store(true)
-	w.SetHold(func() error {
+	w.sources.Hold = func() error {
 		if held.Load() {
 			return errors.New("Karpenter leads")
 		}
 		return nil
-	})
+	}
 	w.leading()
 	<-w.events.Events // writes are known to be paused
 	resolved := func(subnet string) {

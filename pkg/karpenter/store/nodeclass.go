@@ -23,7 +23,7 @@ func (s *Store) SetNodeClassStatus(ctx context.Context, of status.Object) error 
 	if karpenter.Derived(name) {
 		return s.setDerivedClassStatus(of)
 	}
-	if s.hold() != nil || s.keeps(name) { // what is kept is older: it must not be written after this
+	if s.sources.Hold() != nil || s.keeps(name) { // what is kept is older: it must not be written after this
 		s.later(of)
 		return nil
 	}

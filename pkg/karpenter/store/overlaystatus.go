@@ -22,13 +22,7 @@ func (s *Store) overlayChanged(before, after *karpv1alpha1.NodeOverlay) {
 	s.status.changed(karpenter.NodeOverlays, name)
 }
 
-// SetTypes sets the source of the instance types of node classes, so that overlays are checked even when nothing is planned. Call it
-// before Run.
-func (s *Store) SetTypes(types func(nodeClass string) ([]*capacity.InstanceType, error)) {
-	s.types = types
-}
-
-// TypesChanged must be called when the function of SetTypes may return something else.
+// TypesChanged must be called when Sources.InstanceTypes may return something else.
 func (s *Store) TypesChanged() {
 	s.status.enqueue(statusKey{karpenter.NodeOverlays.Kind, anyOverlay}, countDelay)
 }
@@ -41,9 +35,7 @@ func (s *Store) Overlaid(pool string, t *capacity.InstanceType) *capacity.Instan
 // judgeOverlays checks which overlays can be applied to the current pools. Overlays whose result has changed are queued for a status
 // update.
 func (p *poolStatus) judgeOverlays() {
-	if p.types != nil {
-		p.Pools(p.types)
-	}
+	p.Pools(p.sources.InstanceTypes)
 }
 
 func (p *poolStatus) overlay(ctx context.Context, base *karpv1alpha1.NodeOverlay) error {

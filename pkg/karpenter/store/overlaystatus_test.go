@@ -17,7 +17,7 @@ func TestOverlayConditions(t *testing.T) {
 		testOverlay("a", nil, price("1")), testOverlay("b", []string{"node.kubernetes.io/instance-type In m5.large"}, price("2")), testOverlay("wrong", []string{"team Near a"}, price("1"))))
 	all := twoTypes()
 	var asked []*capacity.InstanceType
-	w.SetTypes(func(string) ([]*capacity.InstanceType, error) { return asked, nil })
+	w.sources.InstanceTypes = func(string) ([]*capacity.InstanceType, error) { return asked, nil }
 	asked = all[1:] // no m5.large
 	planned := make(chan struct{}, 100)
 	w.OnPool(func() { planned <- struct{}{} })
@@ -51,7 +51,7 @@ func TestOverlayConditions(t *testing.T) {
 	}
 	is("a", "True")
 	w.eventually("planners are told of an overlay that went", func() bool { return len(planned) > 0 })
-	if got := offered(w.Pools(w.types)[0]); got != "c5.large ao 1*, aspot 1*, bo +Inf, bspot +Inf" {
+	if got := offered(w.Pools(w.sources.InstanceTypes)[0]); got != "c5.large ao 1*, aspot 1*, bo +Inf, bspot +Inf" {
 		t.Errorf("types: %s", got)
 	}
 	if got := w.Overlaid("default", all[1]).Offers[0].Price; got != 1 {

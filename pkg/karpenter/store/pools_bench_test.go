@@ -27,7 +27,7 @@ const (
 // bigStore returns a store with 200 pools of one class and 10,000 launched claims, and the class's instance types: 60 types in three
 // zones, on demand and spot.
 func bigStore(b *testing.B, overlays int) (*Store, func(string) ([]*capacity.InstanceType, error)) {
-	s, err := newStore(newFakeAPI(), nodeclass.Kind, events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
+	s, err := newStore(newFakeAPI(), nodeclass.Kind, noSources(), events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
 	if err != nil {
 		b.Fatal(err)
 	}

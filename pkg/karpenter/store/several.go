@@ -24,11 +24,7 @@ import (
 //	NodePool, Provisioner   a profile's nodePoolSelector matches; all, if this Dovetail has no name
 //	node class and others   all: several pools may use one
 
-// SetShared sets a function that returns why a pool with these labels may not be used, because another Dovetail selects it, too, or "".
-// Call it before Run.
-func (s *Store) SetShared(f func(of map[string]string) string) { s.shared = f }
-
-// SharedChanged must be called when the function of SetShared may return something else.
+// SharedChanged must be called when Sources.Shared may return something else.
 func (s *Store) SharedChanged() {
 	s.mu.RLock()
 	names := make([]string, 0, len(s.parsed))
@@ -111,7 +107,7 @@ func otherUsers(ctx context.Context, p *poolStatus, class string) (users []strin
 
 // contested reports whether another Dovetail selects a pool, too, and says so in an event. Both would write its status, again and again.
 func (p *poolStatus) contested(np *karpv1.NodePool) bool {
-	why := p.shared(np.Labels)
+	why := p.sources.Shared(np.Labels)
 	before, _ := p.contests.Swap(np.UID, why)
 	if why != "" && before != why {
 		p.recorder.Eventf(np, nil, corev1.EventTypeWarning, "SelectedTwice", "Validate", "%s", shorten(why))

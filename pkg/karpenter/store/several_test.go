@@ -139,12 +139,12 @@ func TestAPoolThatTwoSelect(t *testing.T) {
 	w := newNamed(t, api, "red")
 	var both atomic.Bool
 	both.Store(true)
-	w.SetShared(func(of map[string]string) string {
+	w.sources.Shared = func(of map[string]string) string {
 		if both.Load() {
 			return `Dovetail "blue" selects it, too`
 		}
 		return ""
-	})
+	}
 	w.leading()
 	w.hears(`Warning SelectedTwice Dovetail "blue" selects it, too`)
 	if _, err := w.Create(w.ctx, testClaim("new", func(c *capacity.Claim) { c.Pool = "apples" })); !errors.Is(err, ErrPoolUnusable) {
@@ -214,7 +214,7 @@ func TestGuardRecordsOfSeveral(t *testing.T) {
 	worlds := map[string]*world{"": newWorld(t, api), "red": newNamed(t, api, "red"), "blue": newNamed(t, api, "blue")}
 	owner := guard.Owner{Class: "default"}
 	for name, w := range worlds {
-		w.SetGuardMap(kube, "kube-system")
+		w.guardMap.client = kube
 		w.ready()
 		if err := w.RecordGuard(w.ctx, owner, record[name]); err != nil {
 			t.Fatal(err)
@@ -233,8 +233,8 @@ func TestOverlayOfSeveral(t *testing.T) {
 	api := newFakeAPI(testPool("apples", plain, team("red")), readyClass("default"), testOverlay("a", nil, price("1")), testOverlay("b", nil, price("2")))
 	red, blue := newNamed(t, api, "red"), newNamed(t, api, "blue")
 	all := twoTypes()
-	red.SetTypes(func(string) ([]*capacity.InstanceType, error) { return all, nil })
-	blue.SetTypes(func(string) ([]*capacity.InstanceType, error) { return all, nil })
+	red.sources.InstanceTypes = func(string) ([]*capacity.InstanceType, error) { return all, nil }
+	blue.sources.InstanceTypes = func(string) ([]*capacity.InstanceType, error) { return all, nil }
 	red.leading()
 	message := func() string {
 		o := &karpv1alpha1.NodeOverlay{}

@@ -71,13 +71,13 @@ func TestHashesAreNotedAndClaimsOfKarpenterStampedAnew(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), testClass("default"), karpenters("sound"), drifted, same, behind, other))
 	ca := make(chan string, 1) // not known at first
 	known := ""
-	w.SetClusterCA(func() (string, bool) {
+	w.sources.ClusterCA = func() (string, bool) {
 		select {
 		case known = <-ca:
 		default:
 		}
 		return known, known != ""
-	})
+	}
 	w.leading()
 
 	pool := map[string]string{karpv1.NodePoolHashAnnotationKey: testPool("default").Hash(), karpv1.NodePoolHashVersionAnnotationKey: karpv1.NodePoolHashVersion}
@@ -138,7 +138,7 @@ func TestNothingIsWrittenOnHold(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default"), readyClass("default"), karpenters("one")))
 	held := make(chan struct{})
 	var asked atomic.Int32
-	w.SetHold(func() error {
+	w.sources.Hold = func() error {
 		asked.Add(1)
 		select {
 		case <-held:
@@ -146,7 +146,7 @@ func TestNothingIsWrittenOnHold(t *testing.T) {
 		default:
 			return errors.New("Karpenter holds its lease")
 		}
-	})
+	}
 	w.leading()
 	w.eventually("both have been looked at", func() bool { return asked.Load() >= 2 })
 	if got := w.getPool("default"); len(got.Status.Conditions) > 0 || len(hashes(got)) > 0 {

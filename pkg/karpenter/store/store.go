@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -67,19 +68,16 @@ type Store struct {
 	// deleted are pools and classes that were deleted since this process began. If one is created again, the guard must hear of it as a change.
 	deleted map[guard.Owner]bool
 
-	// The callbacks are set before Run and only read afterwards.
-	onClaim []func(*capacity.Claim, bool)
-	onPool  []func()
-	onClass []func(status.Object, bool)
-	// So are onClassEnd, clusterCA, hold, types, shared, onGuard and guardMap.
+	// The callbacks are registered before Run and only read afterwards.
+	onClaim    []func(*capacity.Claim, bool)
+	onPool     []func()
+	onClass    []func(status.Object, bool)
 	onClassEnd []func(context.Context, status.Object) error
-	clusterCA  func() (string, bool)
-	hold       func() error
-	types      func(nodeClass string) ([]*capacity.InstanceType, error)
-	shared     func(of map[string]string) string
 	onGuard    []func(guard.Owner, bool)
-	guardMap   *guardMap
-	budgets    map[string]string // which budget is reached, by pool; guarded by mu
+
+	sources  Sources
+	guardMap *guardMap
+	budgets  map[string]string // which budget is reached, by pool; guarded by mu
 
 	overlaid      *karpenter.Overlays
 	batches       karpenter.Batches
@@ -97,8 +95,24 @@ type parsedPool struct {
 	pool   *capacity.Pool
 }
 
+// Sources are what a Store asks other parts of the program for. It calls none of them before Run, and its callers give all of them.
+type Sources struct {
+	// Hold returns why writes to pools, overlays and classes are paused (another controller owns them), or nil.
+	Hold func() error
+	// Shared returns why a pool with these labels may not be used, because another Dovetail selects it, too, or "".
+	Shared func(labels map[string]string) string
+	// ClusterCA returns the certificates that nodes verify the API server with. They are part of a node class's hash: until they are known,
+	// classes get no hash.
+	ClusterCA func() (ca string, known bool)
+	// InstanceTypes returns those of a node class, so that overlays are checked even when nothing is planned.
+	InstanceTypes func(nodeClass string) ([]*capacity.InstanceType, error)
+	// Kube and GuardNamespace are for the ConfigMap with the guard's records that have no object of their own.
+	Kube           kubernetes.Interface
+	GuardNamespace string
+}
+
 // New returns a store for a cloud's kind of node class. It makes no request; the API server and the definitions may be missing.
-func New(cfg *rest.Config, class cloudprovider.NodeClassKind, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
+func New(cfg *rest.Config, class cloudprovider.NodeClassKind, sources Sources, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making an HTTP client for the API server: %w", err)
@@ -115,15 +129,14 @@ func New(cfg *rest.Config, class cloudprovider.NodeClassKind, recorder events.Ev
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the API server: %w", err)
 	}
-	return newStore(live, class, recorder, clk)
+	return newStore(live, class, sources, recorder, clk)
 }
 
-func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
+func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, sources Sources, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	s := &Store{
 		live: renaming{live}, recorder: recorder, clock: clk,
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: karpenter.NewUsage(), overlaid: karpenter.NewOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{},
-		nodeClass: class,
-		clusterCA: func() (string, bool) { return "", false }, hold: func() error { return nil }, shared: func(map[string]string) string { return "" },
+		nodeClass: class, sources: sources, guardMap: &guardMap{client: sources.Kube, namespace: sources.GuardNamespace},
 		delayed: map[string]status.Object{}, budgets: map[string]string{},
 		architectures: architectures{pools: map[string][]openWorkload{}},
 	}
@@ -177,14 +190,6 @@ func (s *Store) OnNodeClass(f func(nc status.Object, gone bool)) {
 func (s *Store) OnClassEnd(f func(ctx context.Context, nc status.Object) error) {
 	s.onClassEnd = append(s.onClassEnd, f)
 }
-
-// SetClusterCA sets the source of the certificates that nodes verify the API server with. They are part of a node class's hash: until
-// f knows them, classes get no hash. Call it before Run.
-func (s *Store) SetClusterCA(f func() (ca string, known bool)) { s.clusterCA = f }
-
-// SetHold sets a function that returns why writes to pools, overlays and classes are paused (another controller owns them), or nil.
-// Call it before Run.
-func (s *Store) SetHold(f func() error) { s.hold = f }
 
 // Client returns a client that reads the store's kinds from memory and everything else from the API server.
 func (s *Store) Client() client.Client { return s.cached }
@@ -288,7 +293,7 @@ func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, er
 	for name, one := range s.parsed {
 		p := *one.pool
 		p.Used = maps.Clone(s.used.Takes(name))
-		p.Unready = cmp.Or(p.Unready, s.shared(one.object.Labels))
+		p.Unready = cmp.Or(p.Unready, s.sources.Shared(one.object.Labels))
 		parsed = append(parsed, &p)
 	}
 	s.mu.RUnlock()

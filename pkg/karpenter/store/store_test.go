@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
@@ -43,11 +44,19 @@ type world struct {
 	events *events.FakeRecorder
 }
 
+// noSources are those of a program in which nothing is held, shared or known.
+func noSources() Sources {
+	return Sources{
+		Hold: func() error { return nil }, Shared: func(map[string]string) string { return "" }, ClusterCA: func() (string, bool) { return "", false },
+		InstanceTypes: func(string) ([]*capacity.InstanceType, error) { return nil, nil }, Kube: fake.NewClientset(), GuardNamespace: "kube-system",
+	}
+}
+
 func newWorld(t *testing.T, api *fakeAPI) *world { return newWorldOf(t, api, nodeclass.Kind) }
 
 func newWorldOf(t *testing.T, api *fakeAPI, kind cloudprovider.NodeClassKind) *world {
 	w := &world{t: t, api: api, clock: testingclock.NewFakeClock(start), events: events.NewFakeRecorder(100)}
-	s, err := newStore(api, kind, w.events, w.clock)
+	s, err := newStore(api, kind, noSources(), w.events, w.clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +290,7 @@ func TestSchemeAndDefinitions(t *testing.T) {
 }
 
 func TestNewStoreMakesNoCall(t *testing.T) {
-	s, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
+	s, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, nodeclass.Kind, noSources(), events.NewFakeRecorder(1), testingclock.NewFakeClock(start))
 	if err != nil {
 		t.Fatal(err)
 	}

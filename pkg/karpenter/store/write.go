@@ -41,7 +41,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 	if err := karpenter.PoolProblem(np, s.nodeClass.GroupKind()); err != nil {
 		return nil, fmt.Errorf("creating NodeClaim %s: %w: %w", c.Name, ErrPoolUnusable, err)
 	}
-	if why := s.shared(np.Labels); why != "" {
+	if why := s.sources.Shared(np.Labels); why != "" {
 		return nil, fmt.Errorf("creating NodeClaim %s: NodePool %s: %w: %s", c.Name, c.Pool, ErrPoolUnusable, why)
 	}
 	class := s.class(np.Spec.Template.Spec.NodeClassRef.Name)
@@ -53,7 +53,7 @@ func (s *Store) Create(ctx context.Context, c *capacity.Claim) (*capacity.Claim,
 		return nil, fmt.Errorf("creating NodeClaim %s: %w", c.Name, err)
 	}
 	s.mark(nc)
-	if ca, known := s.clusterCA(); known {
+	if ca, known := s.sources.ClusterCA(); known {
 		karpenter.ClassStamp(&s.nodeClass, class, ca).Put(nc.Annotations)
 	}
 	s.mu.Lock()
