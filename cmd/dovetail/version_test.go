@@ -38,13 +38,13 @@ func TestVersion(t *testing.T) {
 	if code := run(t.Context(), []string{"version"}, nil, &out, &errs); code != exitOK {
 		t.Fatalf("exit %d, %s", code, errs.String())
 	}
-	want := "Dovetail Version: 0.1.0\nKubernetes Version: " + version.Get().KubernetesVersion + "\nGo Version: " + runtime.Version() + "\n"
+	want := "Dovetail Version: 0.2.0\nKubernetes Version: " + version.Get().KubernetesVersion + "\nGo Version: " + runtime.Version() + "\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
 	out.Reset()
-	if code := run(t.Context(), []string{"--version"}, nil, &out, &errs); code != exitOK || out.String() != "dovetail version 0.1.0\n" {
+	if code := run(t.Context(), []string{"--version"}, nil, &out, &errs); code != exitOK || out.String() != "dovetail version 0.2.0\n" {
 		t.Errorf("--version: exit %d, %s%s", code, out.String(), errs.String())
 	}
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Version of Dovetail.
-const Version = "0.1.0"
+const Version = "0.2.0"
 
 // linked is the Kubernetes version that the linker put into the binary. component-base returns it until Report has been called.
 var linked = kubeversion.Get().GitVersion
@@ -58,7 +58,7 @@ func UserAgent() string {
 }
 
 // Report checks what the binary was linked with, and makes Kubernetes' code report Dovetail's version after its own, as in
-// "v1.36.4+dovetail-0.1.0": in --version, the log and /statusz. The part after the plus sign is build metadata of a semantic version,
+// "v1.36.4+dovetail-0.2.0": in --version, the log and /statusz. The part after the plus sign is build metadata of a semantic version,
 // which is ignored in comparisons: the effective version stays that of Kubernetes. Commands call Report before anything else; tests,
 // which the go command links without a version, don't.
 func Report() error {

@@ -36,7 +36,7 @@ func TestCheckLinkedVersion(t *testing.T) {
 // Kubernetes' own code parses the reported version and treats it as equal to the linked one.
 func TestBuildMetadataDoesNotCount(t *testing.T) {
 	const kubernetes = "v1.36.4"
-	if got, want := full(kubernetes), "v1.36.4+dovetail-0.1.0"; got != want {
+	if got, want := full(kubernetes), "v1.36.4+dovetail-0.2.0"; got != want {
 		t.Fatalf("reported as %s, want %s", got, want)
 	}
 	reported, err := utilversion.Parse(full(kubernetes)) // as the NodeDeclaredFeatures plugin does
@@ -91,7 +91,7 @@ func TestBuildInfo(t *testing.T) {
 }
 
 func TestUserAgent(t *testing.T) {
-	if got, want := UserAgent(), "dovetail/0.1.0 ("; !strings.HasPrefix(got, want) || !strings.Contains(got, ") kubernetes/v") {
+	if got, want := UserAgent(), "dovetail/0.2.0 ("; !strings.HasPrefix(got, want) || !strings.Contains(got, ") kubernetes/v") {
 		t.Errorf("user agent %q", got)
 	}
 }

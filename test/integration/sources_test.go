@@ -192,12 +192,12 @@ func TestSameIntentAsArguments(t *testing.T) {
 	if !strings.Contains(log, "Dovetail's arguments, with defaults") {
 		t.Error("the log does not say what is in effect")
 	}
-	for _, want := range []string{`"Starting Dovetail" version="0.1.0" kubernetesVersion="` + cluster.LinkVersion + `"`, `version="` + cluster.LinkVersion + `+dovetail-0.1.0"`} {
+	for _, want := range []string{`"Starting Dovetail" version="0.2.0" kubernetesVersion="` + cluster.LinkVersion + `"`, `version="` + cluster.LinkVersion + `+dovetail-0.2.0"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log does not say %s", want)
 		}
 	}
-	if e.metric("dovetail_build_info", `,version="0.1.0"`, `kubernetes_version="`+cluster.LinkVersion+`"`) != 1 {
+	if e.metric("dovetail_build_info", `,version="0.2.0"`, `kubernetes_version="`+cluster.LinkVersion+`"`) != 1 {
 		t.Error("there is no dovetail_build_info of this build")
 	}
 	if strings.Contains(log, "Failed to watch") {

@@ -139,7 +139,7 @@ func TestValuesOfKarpentersChart(t *testing.T) {
 			t.Errorf("there is no %s", name)
 		}
 	}
-	if text := rendered.documents(); !strings.Contains(text, "image: registry.example/dovetail-scheduler:0.1.0\n") || strings.Contains(text, "karpenter/controller") {
+	if text := rendered.documents(); !strings.Contains(text, "image: registry.example/dovetail-scheduler:0.2.0\n") || strings.Contains(text, "karpenter/controller") {
 		t.Errorf("the image is another one in\n%s", rendered["deployment.yaml"])
 	}
 	if config := rendered["config.yaml"]; !strings.Contains(config, "reservedENIs: 0\n") || !strings.Contains(config, "preferencePolicy: Respect\n") || strings.Contains(config, "featureGates") || strings.Contains(config, "ignoreDRARequests") {

@@ -216,7 +216,7 @@ func TestWrongCommandsAreFound(t *testing.T) {
 		{checkHelm, "upgrad dovetail"},
 		{checkHelm, "upgrade dovetail bin/dovetail-0.0.9.tgz"},
 		{checkHelm, "upgrade dovetail charts/dovetail"},
-		{checkHelm, "upgrade dovetail bin/dovetail-0.1.0.tgz --set settings.clustername=a"},
+		{checkHelm, "upgrade dovetail bin/dovetail-0.2.0.tgz --set settings.clustername=a"},
 		{checkHelm, "rollback dovetail --to 3"},
 		{func(args []string) error { return checkMake("\nbuild:\n", args) }, "biuld"},
 		{func(args []string) error { return checkMake("\nbuild:\n", args) }, "build SPEED=1"},

@@ -142,7 +142,7 @@ func TestWithoutHelm(t *testing.T) {
 			t.Errorf("block %d without IMAGE: %v", i, err)
 		}
 		for _, cluster := range []string{"green", "blue"} {
-			if err := run("CLUSTER="+cluster, "REGION=us-west-2", "IMAGE=registry.example/dovetail:0.1.0"); err != nil {
+			if err := run("CLUSTER="+cluster, "REGION=us-west-2", "IMAGE=registry.example/dovetail:0.2.0"); err != nil {
 				t.Fatalf("block %d: %v", i, err)
 			}
 		}
@@ -155,7 +155,7 @@ func TestWithoutHelm(t *testing.T) {
 			all.Write(text)
 		}
 		text := regexp.MustCompile(`(?m)^ *#.*$`).ReplaceAllString(all.String(), "")
-		for _, want := range []string{"clusterName: blue\n", "region: us-west-2\n", "interruptionQueue: Dovetail-blue\n", "image: registry.example/dovetail:0.1.0\n", "kind: ClusterRoleBinding\n"} {
+		for _, want := range []string{"clusterName: blue\n", "region: us-west-2\n", "interruptionQueue: Dovetail-blue\n", "image: registry.example/dovetail:0.2.0\n", "kind: ClusterRoleBinding\n"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("block %d: the files don't have %q", i, want)
 			}
