@@ -2,9 +2,11 @@ package capacity
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -80,4 +82,29 @@ func (c ZoneCounts) Emptiest(options []ZoneOption) string {
 	return slices.MinFunc(options, func(a, b ZoneOption) int {
 		return cmp.Or(cmp.Compare(c[a.Zone], c[b.Zone]), cmp.Compare(a.Price, b.Price), cmp.Compare(a.Zone, b.Zone))
 	}).Zone
+}
+
+// Text returns the counts for people, such as "us-east-1a 3, us-east-1b 2". Nodes counted under "" come last, as those whose zone isn't known.
+func (c ZoneCounts) Text() string {
+	var out []string
+	for _, zone := range slices.Sorted(maps.Keys(c)) {
+		if zone != "" && c[zone] > 0 {
+			out = append(out, zone+" "+strconv.Itoa(c[zone]))
+		}
+	}
+	if n := c[""]; n > 0 {
+		out = append(out, "not known yet "+strconv.Itoa(n))
+	}
+	if len(out) == 0 {
+		return "none has a node"
+	}
+	return strings.Join(out, ", ")
+}
+
+// BalancedText returns in words that nodes may cost this fraction more for the sake of even zones.
+func BalancedText(fraction float64) string {
+	if fraction == 0 {
+		return "balanced among those that cost the same"
+	}
+	return "balanced, nodes may cost " + Percent(fraction) + " more for it"
 }

@@ -68,6 +68,9 @@ func ValidatePool(np *karpv1.NodePool, class schema.GroupKind) field.ErrorList {
 	if _, err := maxDollars(np); err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(objects.AnnotationMaxDollarsPerHour), np.Annotations[objects.AnnotationMaxDollarsPerHour], err.Error()))
 	}
+	if _, err := ZoneBalance(np); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(objects.AnnotationZoneBalance), np.Annotations[objects.AnnotationZoneBalance], err.Error()))
+	}
 	return append(errs, validateDisruption(&np.Spec.Disruption, spec.Child("disruption"))...)
 }
 
