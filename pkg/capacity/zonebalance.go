@@ -59,15 +59,15 @@ func ZonesOf(nodes []*Node, pools []*Pool) map[string]ZoneCounts {
 	}
 	for _, n := range nodes {
 		counts, zone := out[n.Labels[LabelNodePool]], n.Labels[LabelZone]
-		if counts != nil && zone != "" && !n.Leaving() {
+		if counts != nil && zone != "" && !n.BeingRemoved() {
 			counts[zone]++
 		}
 	}
 	return out
 }
 
-// Leaving reports whether the node is about to be removed. A node in flight is closed for moves, too, but stays.
-func (n *Node) Leaving() bool {
+// BeingRemoved reports whether the node is about to be removed. A node in flight is closed for moves, too, but stays.
+func (n *Node) BeingRemoved() bool {
 	return n.Closed && !n.InFlight || slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == TaintDisrupted })
 }
 

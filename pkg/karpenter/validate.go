@@ -81,6 +81,9 @@ func validateStatic(np *karpv1.NodePool, spec *field.Path) (errs field.ErrorList
 	if np.Spec.Weight != nil {
 		errs = append(errs, field.Forbidden(spec.Child("weight"), "a static pool has no weight"))
 	}
+	if _, said := np.Annotations[objects.AnnotationZoneBalance]; said {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(objects.AnnotationZoneBalance), "the zones of a static pool's nodes aren't balanced"))
+	}
 	for _, name := range slices.Sorted(maps.Keys(np.Spec.Limits)) {
 		if name != "nodes" {
 			errs = append(errs, field.Forbidden(spec.Child("limits").Key(string(name)), "a static pool can only limit nodes"))

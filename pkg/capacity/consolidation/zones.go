@@ -67,7 +67,7 @@ func (z *zones) leave(c *cluster, nodes []int32) {
 		return
 	}
 	for _, at := range nodes {
-		if n := &c.nodes[at]; z.pools[n.c.Pool] != nil && !n.view.Leaving() {
+		if n := &c.nodes[at]; z.pools[n.c.Pool] != nil && !n.view.BeingRemoved() {
 			if zone := n.view.Labels[capacity.LabelZone]; z.counts[n.c.Pool][zone] > 0 {
 				z.counts[n.c.Pool][zone]--
 			}

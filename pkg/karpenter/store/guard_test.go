@@ -178,6 +178,12 @@ func TestZoneBalanceOfAPool(t *testing.T) {
 			t.Errorf("%q: balance %v, unready %q", text, p.ZoneBalance, p.Unready)
 		}
 	}
+	static := karpenter.PoolOf(testPool("default", plain, func(np *karpv1.NodePool) {
+		np.Spec.Replicas, np.Annotations = new(int64(2)), map[string]string{objects.AnnotationZoneBalance: "10%"}
+	}), classKind)
+	if static.ZoneBalance != nil || !strings.Contains(static.Unready, "the zones of a static pool's nodes aren't balanced") {
+		t.Errorf("a static pool: balance %v, unready %q", static.ZoneBalance, static.Unready)
+	}
 	if p := karpenter.PoolOf(testPool("default", plain), classKind); p.ZoneBalance != nil {
 		t.Errorf("without the annotation: %v", *p.ZoneBalance)
 	}
