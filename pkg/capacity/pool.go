@@ -30,6 +30,9 @@ type Pool struct {
 	Limits Resources
 	// MaxDollars is how many dollars per hour the pool's nodes may cost; 0: any amount.
 	MaxDollars float64
+	// ZoneBalance is how much dearer than its cheapest offering a new node may be for the sake of even zones, as a fraction: 0.1 is 10 %. With 0 only
+	// zones count that cost the same. nil: zones aren't balanced.
+	ZoneBalance *float64
 	// Used is how much of its limits the pool's nodes use. A node in flight counts as the largest instance type that may be launched for
 	// it.
 	Used Resources

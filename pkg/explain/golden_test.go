@@ -132,6 +132,7 @@ var kept = []consolidation.Kept{
 	{Kind: consolidation.NoPrice},
 	{Kind: consolidation.Full, Pod: capacity.PodRef{Namespace: "shop", Name: "web"}, Resource: "cpu"},
 	{Kind: consolidation.Dearer, Cheapest: 0.3, Price: 0.2},
+	{Kind: consolidation.Dearer, Cheapest: 0.19, Price: 0.2, Message: "nodes of its pool may cost 10 % more than the cheapest, so that zones are even (annotation dovetail.sh/zone-balance)"},
 	{Kind: consolidation.NotWorth, Saves: 0.01, Cost: 0.2},
 	{Kind: consolidation.Unbalanced, Score: 0.4, Threshold: 0.5},
 	{Kind: consolidation.Paying, Saves: 0.1, Accrued: 0.02, Cost: 0.05},

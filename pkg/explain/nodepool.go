@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -64,6 +65,9 @@ func (c *Cluster) NodePool(name string) (*Answer, error) {
 	lines := []string{line}
 	if most := np.Annotations[objects.AnnotationMaxDollarsPerHour]; most != "" {
 		lines = append(lines, "they may cost $"+most+"/h (annotation "+objects.AnnotationMaxDollarsPerHour+")")
+	}
+	if balance, err := karpenter.ZoneBalance(np); err == nil && balance != nil {
+		lines = append(lines, fmt.Sprintf("zones: %s (%s)", c.poolZones(name).Text(), capacity.BalancedText(*balance)))
 	}
 	a.section("What it has", lines...)
 	a.table("Why its nodes are kept", []string{"REASON", "NODES", "WHAT TO DO"}, c.poolKept(name))
@@ -137,31 +141,46 @@ func (c *Cluster) unhealthy(a *Answer, prefix string, o status.Object) (out []st
 	return out
 }
 
-// poolNodes returns how many nodes a pool has, what they take of its limits and what they cost. NodeClaims count, and nodes without one.
+// poolNodes returns how many nodes a pool has, what they take of its limits and what they cost.
 func (c *Cluster) poolNodes(pool string) (nodes int, used corev1.ResourceList, perHour float64, unpriced int) {
 	used = corev1.ResourceList{}
-	count := func(labels map[string]string, has corev1.ResourceList) {
+	c.eachOfPool(pool, func(labels map[string]string, has corev1.ResourceList, _ bool) {
 		nodes++
 		Add(used, has)
 		price, ok := c.Price(labels)
 		if perHour += price; !ok {
 			unpriced++
 		}
-	}
+	})
+	used[corev1.ResourceName(capacity.ResourceNodes)] = *resource.NewQuantity(int64(nodes), resource.DecimalSI)
+	return nodes, used, perHour, unpriced
+}
+
+// eachOfPool calls visit with the NodeClaims of a pool, and with its nodes that have none.
+func (c *Cluster) eachOfPool(pool string, visit func(labels map[string]string, has corev1.ResourceList, ending bool)) {
 	claimed := map[string]bool{}
 	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
 		if nc.Labels[karpv1.NodePoolLabelKey] == pool {
 			claimed[nc.Status.NodeName] = true
-			count(nc.Labels, nc.Status.Capacity)
+			visit(nc.Labels, nc.Status.Capacity, !nc.DeletionTimestamp.IsZero())
 		}
 	}
 	for _, n := range manifest.All[*corev1.Node](c.Set) {
 		if n.Labels[karpv1.NodePoolLabelKey] == pool && !claimed[n.Name] {
-			count(n.Labels, n.Status.Capacity)
+			visit(n.Labels, n.Status.Capacity, !n.DeletionTimestamp.IsZero())
 		}
 	}
-	used[corev1.ResourceName(capacity.ResourceNodes)] = *resource.NewQuantity(int64(nodes), resource.DecimalSI)
-	return nodes, used, perHour, unpriced
+}
+
+// poolZones counts a pool's nodes by zone, without those that are ending.
+func (c *Cluster) poolZones(pool string) capacity.ZoneCounts {
+	out := capacity.ZoneCounts{}
+	c.eachOfPool(pool, func(labels map[string]string, _ corev1.ResourceList, ending bool) {
+		if !ending {
+			out[labels[capacity.LabelZone]]++
+		}
+	})
+	return out
 }
 
 // limits returns the rows of the table of limits.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,8 @@ func PoolOf(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
 		p.Unready = err.Error()
 		return p
 	}
-	p.MaxDollars, _ = maxDollars(np) // validation has accepted it
+	p.MaxDollars, _ = maxDollars(np) // validation has accepted both
+	p.ZoneBalance, _ = ZoneBalance(np)
 	if p.Requirements, err = poolRequirements(template.Spec.Requirements, p.Labels); err != nil {
 		// Validation has accepted them, so this is a requirement that capacity's operators can't express.
 		p.Unready = fmt.Sprintf("%s: spec.template.spec.requirements: %v", NameForUser(np), err)
@@ -167,4 +169,22 @@ func maxDollars(np *karpv1.NodePool) (float64, error) {
 		return 0, errors.New("must be an amount of dollars above zero, like \"12.50\"")
 	}
 	return most, nil
+}
+
+// percentage is how an amount of per cent is written.
+var percentage = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})(\.[0-9]{1,4})?%$`)
+
+// ZoneBalance returns how much dearer than its cheapest offering a new node of the pool may be for the sake of even zones, as a fraction; nil means that
+// zones aren't balanced.
+func ZoneBalance(np *karpv1.NodePool) (*float64, error) {
+	text, said := np.Annotations[objects.AnnotationZoneBalance]
+	if !said {
+		return nil, nil
+	}
+	if percentage.MatchString(text) {
+		if percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64); err == nil && percent <= 100 {
+			return ptr.To(percent / 100), nil
+		}
+	}
+	return nil, errors.New("must be a percentage from \"0%\" to \"100%\", like \"10%\"")
 }

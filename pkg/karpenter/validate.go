@@ -68,6 +68,9 @@ func ValidatePool(np *karpv1.NodePool, class schema.GroupKind) field.ErrorList {
 	if _, err := maxDollars(np); err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(objects.AnnotationMaxDollarsPerHour), np.Annotations[objects.AnnotationMaxDollarsPerHour], err.Error()))
 	}
+	if _, err := ZoneBalance(np); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(objects.AnnotationZoneBalance), np.Annotations[objects.AnnotationZoneBalance], err.Error()))
+	}
 	return append(errs, validateDisruption(&np.Spec.Disruption, spec.Child("disruption"))...)
 }
 
@@ -77,6 +80,9 @@ func validateStatic(np *karpv1.NodePool, spec *field.Path) (errs field.ErrorList
 	}
 	if np.Spec.Weight != nil {
 		errs = append(errs, field.Forbidden(spec.Child("weight"), "a static pool has no weight"))
+	}
+	if _, said := np.Annotations[objects.AnnotationZoneBalance]; said {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(objects.AnnotationZoneBalance), "the zones of a static pool's nodes aren't balanced"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(np.Spec.Limits)) {
 		if name != "nodes" {

@@ -47,6 +47,9 @@ const (
 	// AnnotationSpotFlexibility on a NodePool is written by its owner and read by consolidation: how many instance types must be cheaper
 	// before a spot node is replaced by a spot node, a whole number above zero, "5". Stable.
 	AnnotationSpotFlexibility = "dovetail.sh/spot-flexibility"
+	// AnnotationZoneBalance on a NodePool or Provisioner is written by its owner and read before nodes are bought: the pool's new nodes are spread evenly
+	// over zones, and each may cost so much more than its cheapest offering for it, a percentage from "0%" to "100%", "10%". Stable.
+	AnnotationZoneBalance = "dovetail.sh/zone-balance"
 )
 
 // MoveRollout is the value of AnnotationMove.

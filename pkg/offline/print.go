@@ -185,6 +185,11 @@ func (p *printer) sum(r *Report, wide bool) {
 	}
 	p.printf("\n")
 	p.without(r)
+	for _, b := range r.ZoneBalance {
+		counts := capacity.ZoneCounts{"": b.Unknown}
+		maps.Copy(counts, b.Nodes)
+		p.printf("Zones of pool %s, with these nodes: %s (%s)\n", b.Pool, counts.Text(), capacity.BalancedText(b.Tolerance))
+	}
 	if r.Reserved > 0 {
 		p.printf("%s for instances that are being launched already\n", waitFor(r.Reserved))
 	}

@@ -34,8 +34,38 @@ type Report struct {
 	Reserved int `json:"reserved,omitempty"`
 	// Without is what was taken away before the plan was made.
 	Without *Without `json:"without,omitempty"`
+	// ZoneBalance are the pools that balance zones.
+	ZoneBalance []ZoneBalance `json:"zoneBalance,omitempty"`
 	// Explanation of the pod that was asked about.
 	Explanation *Explanation `json:"explanation,omitempty"`
+}
+
+// ZoneBalance is where the nodes of a pool that balances zones are, those to launch included.
+type ZoneBalance struct {
+	Pool string `json:"pool"`
+	// Tolerance is how much dearer a node may be for the sake of even zones, as a fraction.
+	Tolerance float64 `json:"tolerance"`
+	// Nodes by zone, but for Unknown new ones that may be launched in several.
+	Nodes   map[string]int `json:"nodes"`
+	Unknown int            `json:"unknown,omitempty"`
+}
+
+// zoneBalances returns where the nodes of pools that balance zones are, in order of the pools. Pools without a node are left out.
+func zoneBalances(view *capacity.View, plan *capacity.Plan) (out []ZoneBalance) {
+	counts := capacity.ZonesOf(view.Nodes, view.Pools)
+	for _, n := range plan.Nodes {
+		if in := counts[n.Pool.Name]; in != nil {
+			in[n.Labels[capacity.LabelZone]]++
+		}
+	}
+	for _, p := range view.Pools {
+		if in := counts[p.Name]; len(in) > 0 {
+			b := ZoneBalance{Pool: p.Name, Tolerance: *p.ZoneBalance, Nodes: in, Unknown: in[""]}
+			delete(in, "")
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // Without is what a plan was made without.
@@ -114,7 +144,7 @@ type Explanation struct {
 }
 
 func newReport(view *capacity.View, plan *capacity.Plan, refused []Refused) *Report {
-	r := &Report{Nodes: []Node{}, Refused: []Refused{}, TotalPerHour: round(plan.CostPerHour), LowerBoundPerHour: round(plan.LowerBound)}
+	r := &Report{Nodes: []Node{}, Refused: []Refused{}, TotalPerHour: round(plan.CostPerHour), LowerBoundPerHour: round(plan.LowerBound), ZoneBalance: zoneBalances(view, plan)}
 	new, there := map[string]int{}, map[string]int{}
 	for _, n := range plan.Nodes {
 		new[n.ID] = len(r.Nodes)

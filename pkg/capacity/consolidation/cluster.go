@@ -27,6 +27,8 @@ type cluster struct {
 	// admitted says, by asks and node, whether pods may be there: 1: yes, -1: no, 0 or no slice: not known yet.
 	admitted [][]int8
 	counted  []share // reused
+	// zones are the nodes of pools that balance zones, as the plan's moves leave them.
+	zones *zones
 }
 
 type refusal struct {
@@ -93,6 +95,7 @@ func newCluster(view *capacity.View, candidates []Candidate, o *Options, mem *me
 	c.existing = len(c.nodes)
 	ks.separate()
 	c.market = newMarket(view, ks, mentions, o, mem)
+	c.zones = zonesOf(view)
 	c.measure()
 	return c
 }

@@ -133,7 +133,11 @@ func (p *plan) price(d *draft) {
 	for _, at := range d.added {
 		cheapest += c.market.price(c.nodes[at].offer)
 	}
-	for tight := range 2 {
+	c.zones.leave(c, d.nodes)
+	forced := slices.ContainsFunc(d.nodes, func(at int32) bool { return c.nodes[at].c.Forced != "" })
+	for try := range 3 {
+		tight, even := try > 0, try < 2
+		c.zones.arrive(c.market, d.launches, -1)
 		d.launches, spent, d.short = d.launches[:0], 0, ""
 		for _, at := range d.added {
 			ceiling := old
@@ -141,15 +145,16 @@ func (p *plan) price(d *draft) {
 				own := c.market.price(c.nodes[at].offer)
 				ceiling = math.Nextafter(max(own, r.most(old)*own/cheapest), math.Inf(1))
 			}
-			offers, short := p.launched(at, ceiling, tight > 0, r)
+			offers, short := p.launched(at, ceiling, tight, even, r)
 			if len(offers) == 0 {
 				d.short = cmp.Or(short, "the new node that was planned for it may not be bought in place of all of its nodes")
 				continue
 			}
 			d.launches = append(d.launches, launch{at, offers})
+			c.zones.arrive(c.market, d.launches[len(d.launches)-1:], 1)
 			spent += c.market.catalog.Candidates[offers[len(offers)-1]].Price
 		}
-		if spent < old*(1-lowest) || r.leaves {
+		if spent < old*(1-lowest) || r.leaves || tight && (forced || c.zones == nil) {
 			break
 		}
 	}
@@ -181,9 +186,10 @@ func (c *cluster) overlap(x *Candidate, dollars float64) float64 {
 	return dollars
 }
 
-// launched returns what may be launched for a new node of the plan. tight: only what has the lowest price.
-func (p *plan) launched(at int32, ceiling float64, tight bool, r rule) (offers []int, short string) {
-	m, n := p.c.market, &p.c.nodes[at]
+// launched returns what may be launched for a new node of the plan. tight: only what has the lowest price. even: in a pool that balances zones, only
+// what is in the zone that this prefers.
+func (p *plan) launched(at int32, ceiling float64, tight, even bool, r rule) (offers []int, short string) {
+	m, n, most := p.c.market, &p.c.nodes[at], ceiling
 	flexible := max(n.types, 1)
 	if r.leaves { // the more offerings the cloud can choose from, the longer the capacity lasts
 		flexible = DefaultSpotFlexibility
@@ -196,10 +202,13 @@ func (p *plan) launched(at int32, ceiling float64, tight bool, r rule) (offers [
 		}
 	}
 	if m.catalog.Candidates[m.offers[n.offer]].Price >= ceiling {
-		ceiling = math.Inf(1)
+		ceiling, most = math.Inf(1), math.Inf(1)
 	}
-	if offers, short = m.alternatives(n.offer, n.pods, ceiling, flexible, r); short != "" || len(offers) == 0 {
+	if offers, short = m.alternatives(n.offer, n.pods, ceiling, flexible, r, ""); short != "" || len(offers) == 0 {
 		return nil, short
+	}
+	if even {
+		offers = p.balanced(at, offers, most, flexible, r)
 	}
 	if tight {
 		lowest := m.catalog.Candidates[offers[0]].Price

@@ -35,7 +35,7 @@ const (
 	Received        Kind = "Received"        // it took pods of a move, which will have paid for itself at Until
 	NoPrice         Kind = "NoPrice"         // its price is unknown
 	Full            Kind = "Full"            // there is no capacity anywhere for Pod, and no new node may be launched for it; Resource is short
-	Dearer          Kind = "Dearer"          // the cheapest other place for its pods costs Cheapest, it costs Price
+	Dearer          Kind = "Dearer"          // the cheapest other place for its pods costs Cheapest, it costs Price; Message says why less isn't enough
 	NotWorth        Kind = "NotWorth"        // Saves is too little for Cost: it would take longer than 40 minutes to pay back
 	Unbalanced      Kind = "Balanced"        // Score is below Threshold
 	Paying          Kind = "Paying"          // Accrued of Cost
@@ -109,7 +109,7 @@ func (k *Kept) planned() string {
 	case Full:
 		return fmt.Sprintf("there is no other place for pod %s%s", podName(k.Pod), k.short())
 	case Dearer:
-		return fmt.Sprintf("its pods would cost $%.4f/h elsewhere, and it costs $%.4f/h", k.Cheapest, k.Price)
+		return fmt.Sprintf("its pods would cost $%.4f/h elsewhere, and it costs $%.4f/h", k.Cheapest, k.Price) + k.because()
 	case NotWorth:
 		return fmt.Sprintf("emptying it would save $%.4f/h, too little for $%.4f that it costs to move its pods", k.Saves, k.Cost)
 	case Unbalanced:

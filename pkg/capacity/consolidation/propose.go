@@ -232,6 +232,9 @@ func (s *pass) tell() {
 			k.Kind = Dearer
 			k.Cheapest = k.Price
 		}
+		if k.Kind == Dearer && k.Message == "" && k.Cheapest < n.price*(1-2*lowest) {
+			k.Message = c.zones.tolerance(n.c.Pool)
+		}
 		if (k.Kind == Dearer || k.Kind == NotWorth) && !n.c.ReturnsAt.IsZero() {
 			k.Kind = WantOfSpot
 		}

@@ -17,7 +17,7 @@ func (p *plan) spotPrice(t *trial, b *purchase) (price float64, count, needed in
 	onlySpot := true
 	for _, at := range t.from {
 		n := &p.c.nodes[at]
-		ceiling += n.price
+		ceiling += p.c.zones.worth(n)
 		switch {
 		case n.c == nil:
 			onlySpot = onlySpot && p.c.market.spot(n.offer)
@@ -28,7 +28,7 @@ func (p *plan) spotPrice(t *trial, b *purchase) (price float64, count, needed in
 			flexible = max(flexible, policy.SpotFlexibility)
 		}
 	}
-	offers, _ := p.c.market.alternatives(b.offer, b.pods, ceiling, max(flexible, 1), t.rule)
+	offers, _ := p.c.market.alternatives(b.offer, b.pods, ceiling, max(flexible, 1), t.rule, "")
 	if len(offers) == 0 {
 		return b.price, 0, 1
 	}
@@ -53,18 +53,25 @@ func (m *market) types(candidates []int) int {
 // alternatives returns the candidates that a new node with these pods may be launched as instead of the offer, cheapest first. They are of the
 // same pool and capacity type, with the same daemons and the same values of the labels that the pods depend on, and cost less than ceiling.
 // On-demand candidates cost hardly more than the cheapest of them; spot candidates are of as many instance types as flexible says. The rule
-// allows all of them. short says which minValues of the pool can't be met.
-func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible int, r rule) (out []int, short string) {
+// allows all of them. With a zone they are in that zone. short says which minValues of the pool can't be met.
+func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible int, r rule, zone string) (out []int, short string) {
 	c := m.catalog
 	own := m.offers[offer]
 	x := &c.Candidates[own]
 	pool := c.Pools[x.Pool]
 	need := slices.Clone(m.total(pods))
-	like := c.Compatibility(own, m.fixedLabels(pods))
+	fixed := m.fixedLabels(pods)
+	if zone != "" { // it is as certain as the zone of the offer, and pods say themselves whether they may be there
+		fixed = slices.DeleteFunc(fixed, func(key string) bool { return key == capacity.LabelZone })
+	}
+	like := c.Compatibility(own, fixed)
 	some := selection{market: m, flexible: flexible, types: map[*capacity.InstanceType]bool{}}
 	for _, b := range c.Cheapest(pool, x.LabelChoice, x.Offer) {
 		if c.Candidates[b].Price >= ceiling {
 			break
+		}
+		if zone != "" && c.Candidates[b].Offer.Zone != zone {
+			continue
 		}
 		if !fits(c.RoomOf(b), need) || !m.allow(b, pods) || c.Special.Has(b) && !c.Special.Has(own) || !like.InstanceType(b) || !like.Offer(b) || !m.allowed(r, b) {
 			continue

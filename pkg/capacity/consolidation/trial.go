@@ -71,13 +71,15 @@ const lowest = 1e-6
 // allows, and new nodes are always sought. Otherwise the trial is rough if its score would be below least.
 func (p *plan) try(from []int32, least float64, forced bool) *trial {
 	t := &trial{from: from}
-	ceiling := 0.0
+	ceiling, limit := 0.0, 0.0
 	for _, at := range from {
-		ceiling += p.c.nodes[at].price
-		t.disruption += p.c.nodes[at].disruption
+		n := &p.c.nodes[at]
+		ceiling += n.price
+		limit += p.c.zones.worth(n)
+		t.disruption += n.disruption
 	}
 	t.rule = p.c.ruleOf(from)
-	limit := ceiling * (1 - lowest)
+	limit *= 1 - lowest
 	if forced {
 		limit = t.rule.most(ceiling)
 	}
@@ -158,7 +160,7 @@ func (p *plan) hopeless(t *trial, limit, least float64) (low float64, why Kept, 
 		}
 	}
 	if !forced && p.c.together(p.roots, -1) > p.most {
-		return 0, Kept{Kind: Dearer, Cheapest: limit}, true
+		return 0, Kept{Kind: Dearer, Cheapest: t.saves * (1 - lowest)}, true
 	}
 	low = m.floorOf(p.leftover)
 	switch {

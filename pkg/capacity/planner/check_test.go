@@ -158,6 +158,8 @@ func checkOffers(n *capacity.PlannedNode, opts capacity.Options) error {
 		for _, o := range n.Offers {
 			if v, ok := o.Type.Labels[r.Key]; ok {
 				values[v] = true
+			} else if v, ok := o.Offer.Label(r.Key); ok {
+				values[v] = true
 			}
 		}
 		if len(values) < r.MinValues {

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // explanation is an Explanation that is being written.
@@ -118,6 +119,11 @@ func (r *run) explainNode(n *node, e *explanation) {
 	types := map[*capacity.InstanceType]bool{}
 	for _, o := range t.Offers {
 		types[o.Type] = true
+	}
+	if whole := n.shape.whole; whole != nil {
+		first := &whole.template.Offers[0]
+		e.say("zone %s was chosen because the pool has the fewest nodes there (annotation %s); in %s the node would cost %s $/h", t.Labels[capacity.LabelZone],
+			objects.AnnotationZoneBalance, first.Offer.Zone, dollars(first.Offer.Price))
 	}
 	e.say("the pods planned for the node, daemons included, use %s; %d instance types hold them, and this is the cheapest", strings.Join(use, ", "), len(types))
 }

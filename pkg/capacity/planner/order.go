@@ -212,7 +212,9 @@ func (r *run) reshape() {
 		}
 		limited := len(r.catalog.Pools[r.catalog.Candidates[n.candidate].Pool].LimitBudgets) > 0
 		if s := r.shape(n, limited); s.short == "" {
-			n.shape = s
+			if s, ok := r.reshapeIn(n, s); ok {
+				n.shape = s
+			}
 		}
 	}
 }

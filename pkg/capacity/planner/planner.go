@@ -30,7 +30,7 @@ const maxAttempts = 8
 //  3. Pod batches fill capacity that exists or is being launched, in order of the demand.
 //  4. The remaining pods are packed on new nodes, using pools of the highest weight first.
 //  5. Batches with pods left drop a preference each, and step 3 starts again for them.
-//  6. Each new node gets the set of offerings that hold its pods.
+//  6. Each new node gets the set of offerings that hold its pods; in pools that balance zones, those of one zone.
 //  7. Placements are put in an order in which each is legal with all nodes present. If that teaches something (a domain
 //     that no count knew, a gang without enough placements), step 3 starts again for all batches.
 //  8. What a pod costs in a zone is estimated as if nodes were shared perfectly. If a node for each pod would make another zone the
@@ -74,8 +74,9 @@ func (r *run) settled(effort int) outcome {
 		r.effort = effort
 		r.decide()
 		r.shapes()
+		r.balance()
 		order := r.order()
-		if attempt >= maxAttempts || !r.learn() {
+		if attempt >= maxAttempts || !r.learnLopsided(attempt) && !r.learn() {
 			return r.resumed(order)
 		}
 	}
@@ -94,6 +95,7 @@ func (r *run) resumed(order []binding) outcome {
 		r.resume(order)
 		r.decide()
 		r.shapes()
+		r.balance()
 		order = r.order()
 		other := r.emit(order)
 		if !other.better(best) {

@@ -156,16 +156,24 @@ func (r *run) keysNow(u *podBatch) []string {
 // keys returns the labels whose value decides whether the batch's pods may be on a node. A node for the batch must have one value of
 // each, whatever is launched for it.
 func (u *podBatch) keys() map[string]bool {
-	out := map[string]bool{}
-	if u.fixZone {
-		out[capacity.LabelZone] = true
-	}
+	out := u.keysOfOthers()
 	for _, term := range u.asks.Terms {
 		for key, r := range term {
 			if !r.AllowsAbsent() || key == capacity.LabelZone {
 				out[key] = true
 			}
 		}
+	}
+	delete(out, capacity.LabelHostname)
+	delete(out, capacity.FieldNodeName)
+	return out
+}
+
+// keysOfOthers returns those of the keys on which constraints with other pods depend, or filters that the planner doesn't know.
+func (u *podBatch) keysOfOthers() map[string]bool {
+	out := map[string]bool{}
+	if u.fixZone {
+		out[capacity.LabelZone] = true
 	}
 	for _, o := range u.Owned {
 		if !o.Group.Host {
@@ -190,7 +198,5 @@ func (u *podBatch) keys() map[string]bool {
 			}
 		}
 	}
-	delete(out, capacity.LabelHostname)
-	delete(out, capacity.FieldNodeName)
 	return out
 }

@@ -33,6 +33,8 @@ type run struct {
 	// Learned in earlier attempts.
 	excluded   map[string]bool // gangs that are left out
 	byPriority bool
+	// narrowed: balance has narrowed nodes to zones. lopsided: it narrows none any more, because placements had to be taken back.
+	narrowed, lopsided bool
 
 	// Decided in this attempt.
 	nodes   []*node
@@ -114,7 +116,7 @@ func mentioned(podBatches []*podBatch, groups []*topology.Group) *catalog.Mentio
 // reset discards the decisions of the last attempt.
 func (r *run) reset() {
 	r.nodes, r.budgets, r.assumed, r.bound = nil, slices.Clone(r.allBudgets), nil, 0
-	r.ordering, r.tookBack, r.resumes, r.buyAll, r.expects = false, false, false, false, false
+	r.ordering, r.tookBack, r.resumes, r.buyAll, r.expects, r.narrowed = false, false, false, false, false, false
 	for i, n := range r.view.Nodes {
 		r.nodes = append(r.nodes, &node{index: i, view: n, candidate: -1, free: slices.Clone(r.free[i])})
 	}

@@ -15,6 +15,8 @@ type shape struct {
 	// template is their PlannedNode, without the ID.
 	template capacity.PlannedNode
 	short    string
+	// whole is the shape with offerings in all zones, if this one has been narrowed to a zone for the sake of even zones; nil: it hasn't.
+	whole *shape
 }
 
 // shapes finds the offerings of each planned node. Nodes without any are dropped.

@@ -37,7 +37,7 @@ func (d *Objects) DeriveProvisioner(name string) {
 		d.putClass(own, nc)
 	}
 	identify(np, p)
-	for _, key := range []string{objects.AnnotationGuard, objects.AnnotationRetry, objects.AnnotationMaxDollarsPerHour} { // as on a pool of its own
+	for _, key := range []string{objects.AnnotationGuard, objects.AnnotationRetry, objects.AnnotationMaxDollarsPerHour, objects.AnnotationZoneBalance} { // as on a pool of its own
 		if v, ok := p.Annotations[key]; ok {
 			np.Annotations[key] = v
 		}

@@ -159,6 +159,46 @@ func TestBudgetOfAPool(t *testing.T) {
 	w.eventually("another amount", func() bool { return w.pool("provisioner_old").MaxDollars == 8 })
 }
 
+// An invalid zone balance makes the pool unusable, with the reason; a valid one is the pool's, and a Provisioner's pool's as well.
+func TestZoneBalanceOfAPool(t *testing.T) {
+	for text, want := range map[string]float64{"10%": .1, "0%": 0, "100%": 1, "2.5%": .025} {
+		p := karpenter.PoolOf(testPool("default", plain, func(np *karpv1.NodePool) {
+			np.Annotations = map[string]string{objects.AnnotationZoneBalance: text}
+		}), classKind)
+		if p.Unready != "" || p.ZoneBalance == nil || *p.ZoneBalance != want {
+			t.Errorf("%q: balance %v, unready %q", text, p.ZoneBalance, p.Unready)
+		}
+	}
+	for _, text := range []string{"", "10", "0.1", "10 %", " 10%", "-1%", "+1%", "101%", "100.1%", "010%", "1e1%", "NaN%", "Inf%", "true", "%", "10%%", "10%\n"} {
+		p := karpenter.PoolOf(testPool("default", plain, func(np *karpv1.NodePool) {
+			np.Annotations = map[string]string{objects.AnnotationZoneBalance: text}
+		}), classKind)
+		if p.ZoneBalance != nil || !strings.Contains(p.Unready, "NodePool default: metadata.annotations["+objects.AnnotationZoneBalance+"]") ||
+			!strings.Contains(p.Unready, `must be a percentage from "0%" to "100%", like "10%"`) {
+			t.Errorf("%q: balance %v, unready %q", text, p.ZoneBalance, p.Unready)
+		}
+	}
+	static := karpenter.PoolOf(testPool("default", plain, func(np *karpv1.NodePool) {
+		np.Spec.Replicas, np.Annotations = new(int64(2)), map[string]string{objects.AnnotationZoneBalance: "10%"}
+	}), classKind)
+	if static.ZoneBalance != nil || !strings.Contains(static.Unready, "the zones of a static pool's nodes aren't balanced") {
+		t.Errorf("a static pool: balance %v, unready %q", static.ZoneBalance, static.Unready)
+	}
+	if p := karpenter.PoolOf(testPool("default", plain), classKind); p.ZoneBalance != nil {
+		t.Errorf("without the annotation: %v", *p.ZoneBalance)
+	}
+	o := provisioner(t, byRef+`}`)
+	o.Annotations = map[string]string{objects.AnnotationZoneBalance: "7%"}
+	w := newWorld(t, newFakeAPI(o, nodeTemplate(t, settled+`}`))).ready()
+	if p := w.pool("provisioner_old"); p == nil || p.ZoneBalance == nil || *p.ZoneBalance != .07 {
+		t.Errorf("the Provisioner's pool: %+v", p)
+	}
+	w.edit(o, func() { o.Annotations[objects.AnnotationZoneBalance] = "8%" })
+	w.eventually("another balance", func() bool { b := w.pool("provisioner_old").ZoneBalance; return b != nil && *b == .08 })
+	w.edit(o, func() { delete(o.Annotations, objects.AnnotationZoneBalance) })
+	w.eventually("no balance", func() bool { return w.pool("provisioner_old").ZoneBalance == nil })
+}
+
 // A condition reports a budget that is reached, as long as it is.
 func TestBudgetReachedIsReported(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), readyClass("default"))).leading()

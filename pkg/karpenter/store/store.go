@@ -335,7 +335,8 @@ func (s *Store) poolChanged(before, after *karpv1.NodePool) {
 	s.mu.RUnlock()
 	one := &parsedPool{object: after}
 	same := have != nil && karpenter.SameIntent(have.object, after) && maps.Equal(have.object.Labels, after.Labels) &&
-		have.object.Annotations[objects.AnnotationMaxDollarsPerHour] == after.Annotations[objects.AnnotationMaxDollarsPerHour]
+		have.object.Annotations[objects.AnnotationMaxDollarsPerHour] == after.Annotations[objects.AnnotationMaxDollarsPerHour] &&
+		have.object.Annotations[objects.AnnotationZoneBalance] == after.Annotations[objects.AnnotationZoneBalance]
 	if same {
 		one.pool = have.pool
 	} else {
