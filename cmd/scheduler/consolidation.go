@@ -10,6 +10,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/commitments"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/disruption"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
@@ -28,28 +29,51 @@ func consolidates(cfg *disruption.Config, p *parts, profiles []profile, classes 
 		return class, err
 	}
 	cfg.Ours = func(pod *corev1.Pod) bool { return slices.Contains(ours, pod.Spec.SchedulerName) }
-	cfg.Price = (&priceList{read: func() consolidation.Prices { return consolidation.PricesOf(p.store.Pools(p.provider.InstanceTypes), o) }, clock: cfg.Clock}).of
+	paid := commitments.New(profiles[0].args.Committed())
+	cfg.Price = (&priceList{read: func() prices {
+		pools := p.store.Pools(p.provider.InstanceTypes)
+		return prices{consolidation.PricesOf(pools, o), paid.Of(pools, byName(p.store.Claims())), o}
+	}, clock: cfg.Clock}).of
 }
 
 // errUsesClaims keeps a node whose pods use devices: pods that replace them get new ResourceClaims, and which devices those get elsewhere isn't known.
 var errUsesClaims = errors.New("it uses ResourceClaims, so that consolidation doesn't move it")
 
-// priceList keeps the prices of all offerings for a while: they are asked for node by node. Only one goroutine uses it.
+func byName(claims []*capacity.Claim) map[string]*capacity.Claim {
+	out := make(map[string]*capacity.Claim, len(claims))
+	for _, c := range claims {
+		out[c.Name] = c
+	}
+	return out
+}
+
+// prices are what all offerings cost, and the nodes that commitments pay for.
+type prices struct {
+	list     consolidation.Prices
+	coverage *capacity.Coverage
+	options  *capacity.Options
+}
+
+// priceList keeps prices for a while: they are asked for node by node. Only one goroutine uses it.
 type priceList struct {
-	read   func() consolidation.Prices
+	read   func() prices
 	clock  clock.PassiveClock
-	prices consolidation.Prices
+	prices prices
 	at     time.Time
 }
 
 // pricesHold is for how long prices are kept: a pass takes less.
 const pricesHold = 2 * time.Second
 
-// of returns what a claim's node costs now; false: that is unknown.
+// of returns what a claim's node costs now, beside what is paid anyway; false: that is unknown. It is the only place that tells consolidation what a node
+// costs which a commitment covers: if it were replaced, that would save nothing.
 func (l *priceList) of(claim *karpv1.NodeClaim) (dollarsPerHour float64, known bool) {
-	if now := l.clock.Now(); l.prices == nil || now.Sub(l.at) >= pricesHold {
+	if now := l.clock.Now(); l.prices.list == nil || now.Sub(l.at) >= pricesHold {
 		l.prices, l.at = l.read(), now
 	}
 	of := claim.Labels
-	return l.prices.Of(of[karpv1.NodePoolLabelKey], of[corev1.LabelInstanceTypeStable], of[corev1.LabelTopologyZone], of[karpv1.CapacityTypeLabelKey])
+	if l.prices.coverage.Of(claim.Name) != "" {
+		return l.prices.options.PriceOf(of[corev1.LabelInstanceTypeStable], 0), true
+	}
+	return l.prices.list.Of(of[karpv1.NodePoolLabelKey], of[corev1.LabelInstanceTypeStable], of[corev1.LabelTopologyZone], of[karpv1.CapacityTypeLabelKey])
 }
