@@ -26,7 +26,7 @@ func MicroDollarsOf(dollars float64) int64 {
 // Use returns how much of the commitment an instance bought this way uses, in millionths of a dollar per hour, rounded up; false: it can't use it.
 // Only instances on demand on shared hardware can, and only if their price is what the cloud asks for: no overlay has set it.
 func (c *Commitment) Use(instanceType string, o *Offer) (microDollars int64, ok bool) {
-	if o.CapacityType != CapacityTypeOnDemand || o.Tenancy != "" || o.PriceOverlaid || !(o.Price >= 0) || math.IsInf(o.Price, 1) {
+	if o.CapacityType != CapacityTypeOnDemand || !o.Shared() || o.PriceOverlaid || !(o.Price >= 0) || math.IsInf(o.Price, 1) {
 		return 0, false
 	}
 	if family, _, _ := strings.Cut(instanceType, "."); len(c.Families) > 0 && !slices.Contains(c.Families, family) {

@@ -90,6 +90,11 @@ type PlannedNode struct {
 	VolumeLimits map[string]int64
 	// Price is the price of the first offering.
 	Price float64
+	Terms
+}
+
+// Terms are on what terms a node is bought.
+type Terms struct {
 	// Covered is the commitment that pays for the node; zero: none does.
 	Covered PlannedUse
 	// MinValuesRelaxed: the offerings have fewer values than the pool's minValues require.

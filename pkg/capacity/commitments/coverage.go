@@ -97,7 +97,7 @@ func (s *Source) see(pools []*capacity.Pool) {
 func (s *Source) use(m *capacity.Commitment, c *capacity.Claim) (use int64, list float64, ok bool) {
 	switch {
 	case c.Launched:
-		if c.Labels[capacity.LabelTenancy] == tenancyDedicated {
+		if !c.Shared() {
 			return 0, 0, false
 		}
 		return s.useOf(m, c.Pool, capacity.OfferKey{InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType})
@@ -114,11 +114,9 @@ func (s *Source) use(m *capacity.Commitment, c *capacity.Claim) (use int64, list
 	return use, list, ok
 }
 
-const tenancyDedicated = "dedicated"
-
 // useOf returns what an instance of the pool uses, with its list price. If the pool doesn't offer it in that zone any more, the dearest zone counts.
 func (s *Source) useOf(m *capacity.Commitment, pool string, key capacity.OfferKey) (use int64, list float64, ok bool) {
-	if key.CapacityType != capacity.CapacityTypeOnDemand || key.Tenancy != "" {
+	if key.CapacityType != capacity.CapacityTypeOnDemand || !key.Shared() {
 		return 0, 0, false
 	}
 	t := s.pools[pool].byName[key.InstanceType]
@@ -135,7 +133,7 @@ func (s *Source) useOf(m *capacity.Commitment, pool string, key capacity.OfferKe
 				return n, o.Price, true
 			}
 			use, list, ok = max(use, n), max(list, o.Price), true
-		} else if o.Zone == key.Zone && o.CapacityType == capacity.CapacityTypeOnDemand && o.Tenancy == "" {
+		} else if o.Zone == key.Zone && o.CapacityType == capacity.CapacityTypeOnDemand && o.Shared() {
 			return 0, 0, false
 		}
 	}

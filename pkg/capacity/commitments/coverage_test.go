@@ -55,7 +55,7 @@ func TestCoverage(t *testing.T) {
 	deleting := launched("leaving", "m5.large", "on-demand", 9)
 	deleting.Deleting = true
 	dedicated := launched("own", "m5.large", "on-demand", 9)
-	dedicated.Labels = map[string]string{capacity.LabelTenancy: "dedicated"}
+	dedicated.Labels = map[string]string{"karpenter.k8s.aws/instance-tenancy": "dedicated"}
 	for _, tt := range []struct {
 		name        string
 		commitments []capacity.Commitment

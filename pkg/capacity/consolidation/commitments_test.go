@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/commitments"
 )
 
-// cover lets commitments pay for the world's nodes, and gives those that are covered the price that the scheduler gives them.
-func (w *world) cover(all ...capacity.Commitment) *world {
+// paidBy lets commitments pay for the world's nodes, and gives those that are covered the price that the scheduler gives them.
+func (w *world) paidBy(all ...capacity.Commitment) *world {
 	claims := map[string]*capacity.Claim{}
 	for i, n := range w.view.Nodes {
 		x := &w.candidates[i]
@@ -53,7 +53,7 @@ func TestACoveredNodeIsNotReplacedBySpot(t *testing.T) {
 	if out := w.propose(); len(out.Moves) != 1 || out.Moves[0].New[0].CapacityType != capacity.CapacityTypeSpot {
 		t.Fatalf("without a commitment it is replaced by spot: %+v", out.Moves)
 	}
-	w = mixed(t, 1).cover(committing(0.112))
+	w = mixed(t, 1).paidBy(committing(0.112))
 	out := w.propose()
 	if len(out.Moves) != 0 || !slices.Equal(kindsOf(out), []string{"Covered"}) {
 		t.Errorf("%+v, %v", out.Moves, kindsOf(out))
@@ -61,14 +61,14 @@ func TestACoveredNodeIsNotReplacedBySpot(t *testing.T) {
 	if text := out.Kept[0].Text(); !strings.Contains(text, "covered by commitment sp: replacing it would save nothing") {
 		t.Error(text)
 	}
-	if out := mixed(t, 1).cover(committing(0.03)).propose(); len(out.Moves) != 1 || out.Moves[0].New[0].CapacityType != capacity.CapacityTypeSpot || out.Moves[0].New[0].Covered.Commitment != "" {
+	if out := mixed(t, 1).paidBy(committing(0.03)).propose(); len(out.Moves) != 1 || out.Moves[0].New[0].CapacityType != capacity.CapacityTypeSpot || out.Moves[0].New[0].Covered.Commitment != "" {
 		t.Errorf("of a node that doesn't fit in the commitment: %+v", out.Moves)
 	}
 }
 
 // Of two nodes one is covered, and only the other one is replaced.
 func TestOnlyUncoveredNodesAreReplaced(t *testing.T) {
-	w := mixed(t, 2).cover(committing(0.15))
+	w := mixed(t, 2).paidBy(committing(0.15))
 	out := w.propose()
 	if len(out.Moves) != 1 || !slices.Equal(out.Moves[0].Nodes, []string{"node-1"}) || out.Moves[0].New[0].CapacityType != capacity.CapacityTypeSpot {
 		t.Errorf("%+v", out.Moves)
@@ -84,7 +84,7 @@ func TestSpotMovesToWhatIsLeft(t *testing.T) {
 		w.add(spot, "c.4", class, 1)
 	}
 	spot.Requirements = nil
-	w.cover(committing(0.25)) // enough for two
+	w.paidBy(committing(0.25)) // enough for two
 	out := w.propose()
 	if len(out.Moves) != 2 {
 		t.Fatalf("%d moves", len(out.Moves))
@@ -99,7 +99,7 @@ func TestSpotMovesToWhatIsLeft(t *testing.T) {
 		after.add(pool, m.New[0].Offers[0].Type.Name, class, 1)
 	}
 	after.add(testPool("default", "spot", spot.Types), "c.4", class, 1)
-	if again := after.cover(committing(0.25)).propose(); len(again.Moves) != 0 {
+	if again := after.paidBy(committing(0.25)).propose(); len(again.Moves) != 0 {
 		t.Errorf("and then %+v", again.Moves)
 	}
 }
@@ -111,7 +111,7 @@ func TestReplacementsInheritCommitments(t *testing.T) {
 	if out := w.propose(); len(out.Moves) != 1 || out.Moves[0].New[0].CapacityType != capacity.CapacityTypeSpot {
 		t.Fatalf("without a commitment: %+v", out.Moves)
 	}
-	w = mixed(t, 1).cover(committing(0.112))
+	w = mixed(t, 1).paidBy(committing(0.112))
 	w.candidates[0].Forced = Drifted
 	if out := w.propose(); len(out.Moves) != 1 || out.Moves[0].New[0].Covered.Commitment != "sp" {
 		t.Errorf("%+v", out.Moves)
@@ -121,7 +121,7 @@ func TestReplacementsInheritCommitments(t *testing.T) {
 	w = mixed(t, 1)
 	w.add(spot, "c.4", classOf(t, testPod("x", 3000, 4096)), 1)
 	w.view.Pools[0].Types = spot.Types
-	w.cover(committing(0.112))
+	w.paidBy(committing(0.112))
 	w.candidates[0].Forced = Drifted
 	policy := w.options.Pools["default"]
 	policy.Budgets = map[Reason]int{Underutilized: 10}
@@ -140,7 +140,7 @@ func TestRestartsCostListPrice(t *testing.T) {
 	mean := func(w *world) float64 {
 		return newCluster(w.view, w.candidates, w.options, &memory{}).mean["default"]
 	}
-	if plain, covered := mean(mixed(t, 2)), mean(mixed(t, 2).cover(committing(0.15))); plain != covered {
+	if plain, covered := mean(mixed(t, 2)), mean(mixed(t, 2).paidBy(committing(0.15))); plain != covered {
 		t.Errorf("%v, with a commitment %v", plain, covered)
 	}
 }
