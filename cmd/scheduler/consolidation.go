@@ -30,9 +30,9 @@ func consolidates(cfg *disruption.Config, p *parts, profiles []profile, classes 
 	}
 	cfg.Ours = func(pod *corev1.Pod) bool { return slices.Contains(ours, pod.Spec.SchedulerName) }
 	paid := commitments.New(profiles[0].args.Committed())
-	cfg.Price = (&priceList{read: func() prices {
+	cfg.Price = (&priceList{read: func() *consolidation.NodePrices {
 		pools := p.store.Pools(p.provider.InstanceTypes)
-		return prices{consolidation.PricesOf(pools, o), paid.Of(pools, byName(p.store.Claims())), o}
+		return consolidation.NodePricesOf(pools, paid.Of(pools, byName(p.store.Claims())), o)
 	}, clock: cfg.Clock}).of
 }
 
@@ -47,33 +47,22 @@ func byName(claims []*capacity.Claim) map[string]*capacity.Claim {
 	return out
 }
 
-// prices are what all offerings cost, and the nodes that commitments pay for.
-type prices struct {
-	list     consolidation.Prices
-	coverage *capacity.Coverage
-	options  *capacity.Options
-}
-
 // priceList keeps prices for a while: they are asked for node by node. Only one goroutine uses it.
 type priceList struct {
-	read   func() prices
+	read   func() *consolidation.NodePrices
 	clock  clock.PassiveClock
-	prices prices
+	prices *consolidation.NodePrices
 	at     time.Time
 }
 
 // pricesHold is for how long prices are kept: a pass takes less.
 const pricesHold = 2 * time.Second
 
-// of returns what a claim's node costs now, beside what is paid anyway; false: that is unknown. It is the only place that tells consolidation what a node
-// costs which a commitment covers: if it were replaced, that would save nothing.
+// of returns what a claim's node costs now, beside what is paid anyway; false: that is unknown.
 func (l *priceList) of(claim *karpv1.NodeClaim) (dollarsPerHour float64, known bool) {
-	if now := l.clock.Now(); l.prices.list == nil || now.Sub(l.at) >= pricesHold {
+	if now := l.clock.Now(); l.prices == nil || now.Sub(l.at) >= pricesHold {
 		l.prices, l.at = l.read(), now
 	}
 	of := claim.Labels
-	if l.prices.coverage.Of(claim.Name) != "" {
-		return l.prices.options.PriceOf(of[corev1.LabelInstanceTypeStable], 0), true
-	}
-	return l.prices.list.Of(of[karpv1.NodePoolLabelKey], of[corev1.LabelInstanceTypeStable], of[corev1.LabelTopologyZone], of[karpv1.CapacityTypeLabelKey])
+	return l.prices.Of(claim.Name, of[karpv1.NodePoolLabelKey], of[corev1.LabelInstanceTypeStable], of[corev1.LabelTopologyZone], of[karpv1.CapacityTypeLabelKey])
 }

@@ -18,10 +18,14 @@ func (w *world) paidBy(all ...capacity.Commitment) *world {
 			InstanceType: n.Labels["node.kubernetes.io/instance-type"], Zone: n.Labels[capacity.LabelZone], CapacityType: x.CapacityType}
 	}
 	w.view.Coverage = commitments.New(all).Of(w.view.Pools, claims)
+	prices := NodePricesOf(w.view.Pools, w.view.Coverage, &w.options.Prices)
 	for i := range w.candidates {
-		if w.view.Coverage.Of(w.candidates[i].Node) != "" {
-			w.candidates[i].Price = 0
+		c := claims[w.candidates[i].Node]
+		price, ok := prices.Of(c.Name, c.Pool, c.InstanceType, c.Zone, c.CapacityType)
+		if !ok {
+			w.t.Fatalf("the price of %s is unknown", c.Name)
 		}
+		w.candidates[i].Price = price
 	}
 	return w
 }
@@ -142,5 +146,15 @@ func TestRestartsCostListPrice(t *testing.T) {
 	}
 	if plain, covered := mean(mixed(t, 2)), mean(mixed(t, 2).paidBy(committing(0.15))); plain != covered {
 		t.Errorf("%v, with a commitment %v", plain, covered)
+	}
+}
+
+// A covered node still costs the surcharge, which no commitment pays.
+func TestSurchargesAreNotCovered(t *testing.T) {
+	w := mixed(t, 2)
+	w.options.Prices.NodeSurcharge = 0.01
+	w.paidBy(committing(0.15))
+	if a, b := w.candidates[0].Price, w.candidates[1].Price; a != 0.01 || b != 0.17 {
+		t.Errorf("covered %v, and not covered %v", a, b)
 	}
 }
