@@ -161,7 +161,7 @@ func (c *schedulerConfig) apply(s *offline.Settings) {
 	s.Legacy = nodeclass.Legacy{DefaultInstanceProfile: c.args.DefaultInstanceProfile}
 	s.Plan.IgnorePreferences = c.args.PreferencePolicy == provision.PreferenceIgnore
 	s.Plan.RelaxMinValues = c.args.MinValuesPolicy == provision.MinValuesBestEffort
-	s.Plan.NodeSurcharge, s.Plan.PriceFactor = c.args.NodeSurchargeDollarsPerHour, c.args.PriceFactors
+	s.Plan.NodeSurcharge, s.Plan.PriceFactor, s.Plan.Commitments = c.args.NodeSurchargeDollarsPerHour, c.args.PriceFactors, c.args.Committed()
 }
 
 // sizes returns the settings that influence which nodes there can be, and their size.

@@ -144,7 +144,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 		Cluster: args.ClusterName, BatchIdle: args.BatchIdleDuration.Duration, BatchMax: args.BatchMaxDuration.Duration,
 		MaxInFlight: *args.MaxClaimsInFlight, NamespaceSelector: namespaces, Parallel: 64,
 		Plan: capacity.Options{IgnorePreferences: args.PreferencePolicy == provision.PreferenceIgnore, RelaxMinValues: args.MinValuesPolicy == provision.MinValuesBestEffort,
-			Effort: provisioning.DefaultEffort, NodeSurcharge: args.NodeSurchargeDollarsPerHour, PriceFactor: args.PriceFactors},
+			Effort: provisioning.DefaultEffort, NodeSurcharge: args.NodeSurchargeDollarsPerHour, PriceFactor: args.PriceFactors, Commitments: args.Committed()},
 	}, launch.Parts{
 		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(), Claims: p.store, World: world, Recheck: recheck, Planner: planner.New(), Rooms: planner.New(),
 		Nodes: nodeBuilder{}, Cluster: apiserver.New(p.client, boundTo), Queue: queue{sched}, Events: p.events,

@@ -78,6 +78,9 @@ func (c *Claim) Remaining(now time.Time) float64 {
 // all claims of a pool doesn't overflow.
 const mostOfAnything = 1 << 48
 
+// Shared reports whether the claim's instance may share its hardware with other accounts.
+func (c *Claim) Shared() bool { return c.Labels[LabelTenancy] != "dedicated" }
+
 // Instance returns what the claim records about its instance.
 func (c *Claim) Instance() Instance {
 	return Instance{ID: InstanceID(c.ProviderID), ProviderID: c.ProviderID, InstanceType: c.InstanceType, Zone: c.Zone, CapacityType: c.CapacityType, ImageID: c.ImageID}

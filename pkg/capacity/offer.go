@@ -106,6 +106,9 @@ func (o *Offer) Label(key string) (string, bool) {
 	return v, ok
 }
 
+// Shared reports whether the hardware may be shared with other accounts.
+func (o *Offer) Shared() bool { return o.Tenancy == "" }
+
 // Allows reports whether a node bought this way satisfies a requirement on a label of offerings.
 func (o *Offer) Allows(r Requirement) bool {
 	v, ok := o.Label(r.Key)
@@ -142,3 +145,6 @@ type OfferKey struct {
 func (o NodeOffer) Key() OfferKey {
 	return OfferKey{InstanceType: o.Type.Name, Zone: o.Offer.Zone, CapacityType: o.Offer.CapacityType, ReservationID: o.Offer.ReservationID, Tenancy: o.Offer.Tenancy}
 }
+
+// Shared reports whether the hardware may be shared with other accounts.
+func (k *OfferKey) Shared() bool { return k.Tenancy == "" }

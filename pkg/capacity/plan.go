@@ -16,6 +16,8 @@ type Options struct {
 	NodeSurcharge float64
 	// PriceFactor multiplies the price of an instance family ("m6g": 1.1) when prices are compared; missing: 1.
 	PriceFactor map[string]float64
+	// Commitments are paid whether they are used or not. View.Coverage says what is left of them.
+	Commitments []Commitment
 	// IgnorePreferences drops every preference before the first try (Karpenter's preferencePolicy Ignore).
 	IgnorePreferences bool
 	// RelaxMinValues accepts fewer values where a pool's minValues can't be met (Karpenter's minValuesPolicy BestEffort).
@@ -56,8 +58,8 @@ type Plan struct {
 	// Refused is the demand that got no placement, with reasons.
 	Refused []Refusal
 	// CostPerHour is the price of Nodes at list price. LowerBound is a lower bound for the cost of any nodes that hold the pods of the new
-	// nodes; more Effort raises it. 0: unknown, for example because prices have surcharges or factors, the plan buys reserved capacity, which is
-	// paid for already, or placements were removed after the packing.
+	// nodes; more Effort raises it. 0: unknown, for example because prices have surcharges or factors, the plan buys what is paid for
+	// already (reserved capacity, or what a commitment covers), or placements were removed after the packing.
 	CostPerHour, LowerBound float64
 	// Explanations are those of the pods that Options.Explain names, if the demand has them.
 	Explanations []Explanation
@@ -88,6 +90,13 @@ type PlannedNode struct {
 	VolumeLimits map[string]int64
 	// Price is the price of the first offering.
 	Price float64
+	Terms
+}
+
+// Terms are on what terms a node is bought.
+type Terms struct {
+	// Covered is the commitment that pays for the node; zero: none does.
+	Covered PlannedUse
 	// MinValuesRelaxed: the offerings have fewer values than the pool's minValues require.
 	MinValuesRelaxed bool
 }

@@ -14,6 +14,8 @@ type View struct {
 	Demand []Demand
 	// DaemonSets are those whose pods run on new nodes that they fit.
 	DaemonSets []*DaemonSet
+	// Coverage is what commitments cover of what exists or is being launched; nil: there are none.
+	Coverage *Coverage
 	// Namespaces returns namespace labels; nil: no namespace has labels.
 	Namespaces NamespaceLabels
 }

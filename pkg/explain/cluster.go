@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 	"github.com/dovetail-scheduler/dovetail/pkg/whatif"
@@ -33,11 +35,13 @@ type Cluster struct {
 
 	after    *manifest.Set // once what is being launched is up
 	bookings map[types.UID]whatif.Booking
+	coverage func() *capacity.Coverage // by commitments; nil: there are none
 }
 
 // New completes a cluster. settings.Clock must be set: it measures how long something takes, while now is when the cluster was looked at.
 func New(set *manifest.Set, settings offline.Settings, prices Prices, now time.Time, patience time.Duration) *Cluster {
 	c := &Cluster{Set: set, Settings: settings, Prices: prices, Now: now, Patience: patience}
+	c.coverage = sync.OnceValue(func() *capacity.Coverage { return offline.Coverage(set, settings) })
 	c.after, c.bookings = whatif.Booked(set, &settings.NodeClass)
 	return c
 }

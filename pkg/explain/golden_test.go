@@ -139,6 +139,7 @@ var kept = []consolidation.Kept{
 	{Kind: consolidation.Budget, Reason: "Underutilized"},
 	{Kind: consolidation.Limit, Name: "default"},
 	{Kind: consolidation.Flexibility, Count: 3, Needed: 15},
+	{Kind: consolidation.Covered, Name: "compute-sp"},
 	{Kind: consolidation.RollOut, Message: "the first new node has yet to prove itself"},
 	{Kind: consolidation.WantOfSpot},
 }

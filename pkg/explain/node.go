@@ -54,6 +54,7 @@ var keptAdvice = map[consolidation.Kind]string{
 	consolidation.Limit:           "a higher limit in spec.limits of that pool",
 	consolidation.Flexibility:     "more instance types in the pool, or a smaller " + objects.AnnotationSpotFlexibility,
 	consolidation.RollOut:         "wait for the first new node to prove that it works",
+	consolidation.Covered:         "nothing: the commitment is paid whether the node uses it or not",
 	consolidation.WantOfSpot:      "wait for spot capacity; more types or zones make it likelier",
 }
 
@@ -183,6 +184,9 @@ func (c *Cluster) nodeDetails(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 		line += fmt.Sprintf("; %s %s of %s", name, Amount(name, asked[name]), Amount(name, n.Status.Allocatable[name]))
 	}
 	lines = append(lines, line)
+	if by := c.coverage().Of(n.Name); by != "" {
+		lines = append(lines, "covered by commitment "+by+": replacing it would save nothing")
+	}
 	if alone > 0 {
 		lines = append(lines, plural(alone, "pod")+" without a controller, which nothing would create again")
 	}

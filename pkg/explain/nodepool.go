@@ -62,7 +62,7 @@ func (c *Cluster) NodePool(name string) (*Answer, error) {
 	if unpriced > 0 {
 		line += fmt.Sprintf(" (the prices of %d are unknown)", unpriced)
 	}
-	lines := []string{line}
+	lines := append([]string{line}, c.poolCovered(name)...)
 	if most := np.Annotations[objects.AnnotationMaxDollarsPerHour]; most != "" {
 		lines = append(lines, "they may cost $"+most+"/h (annotation "+objects.AnnotationMaxDollarsPerHour+")")
 	}
@@ -181,6 +181,35 @@ func (c *Cluster) poolZones(pool string) capacity.ZoneCounts {
 		}
 	})
 	return out
+}
+
+// poolCovered returns a line for each commitment that pays for some of a pool's nodes.
+func (c *Cluster) poolCovered(pool string) (lines []string) {
+	of := c.coverage()
+	if of == nil {
+		return nil
+	}
+	counts := map[string]int{}
+	names := map[string]bool{} // of NodeClaims, and of Nodes without one
+	for _, n := range manifest.All[*corev1.Node](c.Set) {
+		if n.Labels[karpv1.NodePoolLabelKey] == pool && c.claimOf(n.Name) == nil {
+			names[n.Name] = true
+		}
+	}
+	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
+		if nc.Labels[karpv1.NodePoolLabelKey] == pool {
+			names[nc.Name] = true
+		}
+	}
+	for name := range names {
+		if by := of.Of(name); by != "" {
+			counts[by]++
+		}
+	}
+	for _, by := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, fmt.Sprintf("%s covered by commitment %s: replacing them would save nothing", plural(counts[by], "node"), by))
+	}
+	return lines
 }
 
 // limits returns the rows of the table of limits.

@@ -12,6 +12,7 @@ import (
 	karpv1alpha1 "sigs.k8s.io/karpenter/pkg/apis/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/commitments"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/launch"
@@ -99,10 +100,27 @@ func claimsOf(set *manifest.Set, kind *cloudprovider.NodeClassKind) []*capacity.
 	for _, n := range manifest.All[*corev1.Node](set) {
 		if pool := n.Labels[karpv1.NodePoolLabelKey]; pool != "" && label.Managed(n) && !claimed[n.Name] {
 			out = append(out, &capacity.Claim{Name: n.Name, Pool: pool, NodeName: n.Name, Launched: true, Registered: true, Initialized: true,
-				Capacity: capacity.ResourcesOf(n.Status.Capacity)})
+				CreatedAt: n.CreationTimestamp.Time, Labels: n.Labels, InstanceType: n.Labels[corev1.LabelInstanceTypeStable],
+				Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[capacity.LabelCapacityType], Capacity: capacity.ResourcesOf(n.Status.Capacity)})
 		}
 	}
 	return out
+}
+
+// Coverage returns what the commitments of the settings cover of a set's nodes; nil: there are none, or pools or classes are invalid.
+func Coverage(set *manifest.Set, s Settings) *capacity.Coverage {
+	if len(s.Plan.Commitments) == 0 {
+		return nil
+	}
+	shop, problems := newShop(set, &s)
+	if len(problems) > 0 {
+		return nil
+	}
+	claims := map[string]*capacity.Claim{}
+	for _, c := range shop.Claims() {
+		claims[c.Name] = c
+	}
+	return commitments.New(s.Plan.Commitments).Of(shop.Pools(shop.InstanceTypes), claims)
 }
 
 func (s *shop) Problem() error { return nil }

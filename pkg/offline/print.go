@@ -69,7 +69,7 @@ func (p *printer) table(rows [][]string) {
 
 // kinds writes one row for all nodes with the same pool, instance type, zone and capacity type.
 func (p *printer) kinds(r *Report) {
-	type kind struct{ pool, instanceType, zone, capacityType string }
+	type kind struct{ pool, instanceType, zone, capacityType, commitment string }
 	type sum struct {
 		nodes, pods        int
 		price, cpu, memory float64
@@ -78,7 +78,7 @@ func (p *printer) kinds(r *Report) {
 	var order []kind
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
-		k := kind{n.Pool, n.InstanceType, zoneOf(n), n.CapacityType}
+		k := kind{n.Pool, n.InstanceType, zoneOf(n), n.CapacityType, n.Commitment}
 		s := sums[k]
 		if s == nil {
 			s = &sum{}
@@ -92,15 +92,23 @@ func (p *printer) kinds(r *Report) {
 		s.memory += n.MemoryUse
 	}
 	slices.SortStableFunc(order, func(a, b kind) int {
-		return cmp.Or(cmp.Compare(a.pool, b.pool), cmp.Compare(sums[b].price, sums[a].price), cmp.Compare(a.instanceType, b.instanceType), cmp.Compare(a.zone, b.zone))
+		return cmp.Or(cmp.Compare(a.pool, b.pool), cmp.Compare(sums[b].price, sums[a].price), cmp.Compare(a.instanceType, b.instanceType), cmp.Compare(a.zone, b.zone), cmp.Compare(a.commitment, b.commitment))
 	})
 	rows := [][]string{{"POOL", "TYPE", "ZONE", "CAPACITY", "NODES", "PODS", "$/H", "CPU", "MEMORY"}}
 	for _, k := range order {
 		s := sums[k]
-		rows = append(rows, []string{k.pool, k.instanceType, k.zone, k.capacityType, fmt.Sprint(s.nodes), fmt.Sprint(s.pods), dollars(s.price),
+		rows = append(rows, []string{k.pool, k.instanceType, k.zone, capacityOf(k.capacityType, k.commitment), fmt.Sprint(s.nodes), fmt.Sprint(s.pods), dollars(s.price),
 			percent(s.cpu / float64(s.nodes)), percent(s.memory / float64(s.nodes))})
 	}
 	p.table(rows)
+}
+
+// capacityOf returns a capacity type, with the commitment that pays for it.
+func capacityOf(capacityType, commitment string) string {
+	if commitment == "" {
+		return capacityType
+	}
+	return capacityType + " (" + commitment + ")"
 }
 
 // nodes writes one row for each node.
@@ -108,7 +116,7 @@ func (p *printer) nodes(r *Report) {
 	rows := [][]string{{"POOL", "TYPE", "ZONES", "CAPACITY", "$/H", "CPU", "MEMORY", "OR ELSE", "PODS"}}
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
-		rows = append(rows, []string{n.Pool, n.InstanceType, strings.Join(n.Zones, ","), n.CapacityType, dollars(n.PricePerHour), percent(n.CPUUse), percent(n.MemoryUse),
+		rows = append(rows, []string{n.Pool, n.InstanceType, strings.Join(n.Zones, ","), capacityOf(n.CapacityType, n.Commitment), dollars(n.PricePerHour), percent(n.CPUUse), percent(n.MemoryUse),
 			others(n.Alternatives), workloads(n.Pods, n.classes)})
 	}
 	p.table(rows)
@@ -184,6 +192,7 @@ func (p *printer) sum(r *Report, wide bool) {
 		p.printf("; %s refused", plural(n, "pod"))
 	}
 	p.printf("\n")
+	p.commitments(r)
 	p.without(r)
 	for _, b := range r.ZoneBalance {
 		counts := capacity.ZoneCounts{"": b.Unknown}
@@ -214,6 +223,16 @@ func waitFor(n int) string {
 		return "1 more pod waits"
 	}
 	return fmt.Sprintf("%d more pods wait", n)
+}
+
+// commitments writes how much of each commitment is used, and what the plan costs beside.
+func (p *printer) commitments(r *Report) {
+	for _, m := range r.Commitments {
+		p.printf("Commitment %s: $%.2f/h of $%.2f/h used before, $%.2f/h by this plan\n", m.Name, m.UsedPerHour, m.DollarsPerHour, m.PlannedPerHour)
+	}
+	if beyond := r.BeyondCommitmentsPerHour; beyond != nil {
+		p.printf("Beyond commitments the plan costs $%s/h, $%.0f a month\n", dollars(*beyond), *beyond*hoursPerMonth)
+	}
 }
 
 // without writes what the nodes that were taken away cost, beside what is bought in their place.

@@ -21,6 +21,10 @@ type Report struct {
 	// Pods is how many were planned for, including refused ones.
 	Pods         int     `json:"pods"`
 	TotalPerHour float64 `json:"totalPerHour"`
+	// Commitments are those of the settings, in the order in which nodes use them.
+	Commitments []Commitment `json:"commitments,omitempty"`
+	// BeyondCommitmentsPerHour is TotalPerHour without the nodes that commitments pay for. It is there if there are commitments.
+	BeyondCommitmentsPerHour *float64 `json:"beyondCommitmentsPerHour,omitempty"`
 	// LowerBoundPerHour: no packing of the pods on new nodes costs less; 0: not known.
 	LowerBoundPerHour float64 `json:"lowerBoundPerHour"`
 	PlanMillis        float64 `json:"planMillis"`
@@ -81,6 +85,15 @@ type Without struct {
 	Lost  []PodName `json:"lost,omitempty"`
 }
 
+// Commitment is how much of a commitment is used, in $/h: by nodes that exist or are being launched, and by the plan's nodes at the price of their
+// cheapest offering.
+type Commitment struct {
+	Name           string  `json:"name"`
+	DollarsPerHour float64 `json:"dollarsPerHour"`
+	UsedPerHour    float64 `json:"usedPerHour"`
+	PlannedPerHour float64 `json:"plannedPerHour"`
+}
+
 // Node is a node to launch.
 type Node struct {
 	Pool string `json:"pool"`
@@ -89,6 +102,8 @@ type Node struct {
 	Zone         string  `json:"zone"`
 	CapacityType string  `json:"capacityType"`
 	PricePerHour float64 `json:"pricePerHour"`
+	// Commitment pays for it; empty: none does.
+	Commitment string `json:"commitment,omitempty"`
 	// Zones it may be launched in: one if a pod depends on it.
 	Zones []string `json:"zones"`
 	// CPUUse and MemoryUse are the requests of pods and daemons, as a share of the allocatable of InstanceType.
@@ -145,6 +160,7 @@ type Explanation struct {
 
 func newReport(view *capacity.View, plan *capacity.Plan, refused []Refused) *Report {
 	r := &Report{Nodes: []Node{}, Refused: []Refused{}, TotalPerHour: round(plan.CostPerHour), LowerBoundPerHour: round(plan.LowerBound), ZoneBalance: zoneBalances(view, plan)}
+	r.commitments(view.Coverage, plan)
 	new, there := map[string]int{}, map[string]int{}
 	for _, n := range plan.Nodes {
 		new[n.ID] = len(r.Nodes)
@@ -202,7 +218,7 @@ func compareNames(a, b PodName) int {
 func nodeOf(n *capacity.PlannedNode) Node {
 	best := n.Offers[0]
 	out := Node{
-		Pool: n.Pool.Name, InstanceType: best.Type.Name, Zone: best.Offer.Zone, CapacityType: n.CapacityType, PricePerHour: round(n.Price),
+		Pool: n.Pool.Name, InstanceType: best.Type.Name, Zone: best.Offer.Zone, CapacityType: n.CapacityType, PricePerHour: round(n.Price), Commitment: n.Covered.Commitment,
 		CPUUse: use(n, best.Type, corev1.ResourceCPU), MemoryUse: use(n, best.Type, corev1.ResourceMemory), Alternatives: []Alternative{},
 	}
 	seen := map[string]bool{best.Type.Name: true}
@@ -250,5 +266,28 @@ func (r *Report) explain(pod *corev1.Pod, plan *capacity.Plan) {
 		if len(e.Lines) == 0 && one.Namespace == pod.Namespace && one.Name == pod.Name {
 			e.Lines = []string{"it gets no node: " + one.Reason}
 		}
+	}
+}
+
+// commitments adds what the commitments pay for.
+func (r *Report) commitments(c *capacity.Coverage, plan *capacity.Plan) {
+	if c == nil {
+		return
+	}
+	beyond := 0.0
+	planned := map[string]float64{}
+	for _, n := range plan.Nodes {
+		if n.Covered.Commitment == "" {
+			beyond += n.Price
+		}
+		planned[n.Covered.Commitment] += n.Price
+	}
+	beyond = round(beyond)
+	r.BeyondCommitmentsPerHour = &beyond
+	const micro = 1e6
+	for i := range c.Commitments {
+		m := &c.Commitments[i]
+		r.Commitments = append(r.Commitments, Commitment{Name: m.Name, DollarsPerHour: float64(m.MicroDollars) / micro, UsedPerHour: float64(c.Used[i]) / micro,
+			PlannedPerHour: round(planned[m.Name] * m.RateFactor)})
 	}
 }

@@ -74,5 +74,6 @@ type claims struct {
 	expected []corev1.Taint
 }
 
+func (c *claims) All() map[string]*capacity.Claim      { return c.of }
 func (c *claims) Current(name string) *capacity.Claim  { return c.of[name] }
 func (c *claims) ExpectedTaints(string) []corev1.Taint { return c.expected }

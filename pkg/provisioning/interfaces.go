@@ -23,6 +23,8 @@ type World interface {
 type Claims interface {
 	// Current returns what is known about a claim, whether or not the log shows it yet, or nil.
 	Current(name string) *capacity.Claim
+	// All returns all claims that are known, by name.
+	All() map[string]*capacity.Claim
 	// Problem returns why nothing can be launched at all (a missing CRD), or nil.
 	Problem() error
 	// Pools returns the pools in the order in which they are tried, each with its usage of its limits.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/commitments"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
@@ -116,6 +117,9 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	gangs := d.Gatherer.gangs
 	v := &viewer{claims: p.Claims, types: p.Types, world: p.World, reservations: p.Reservations, pending: p.Pending, owners: p.Owners,
 		daemons: p.Daemons, spending: p.Spending, live: by.Live, status: by.Status, storage: limits.NewStorage(p.Pending.Classes.Storage()), devices: limits.NewDevices(p.Pending.Classes.Devices()), clock: p.Clock}
+	if len(cfg.Plan.Commitments) > 0 {
+		v.commitments = commitments.New(cfg.Plan.Commitments)
+	}
 	plans := &planning{viewer: v, planner: p.Planner, world: p.World, nodes: p.Nodes, pending: p.Pending, spending: p.Spending,
 		clock: p.Clock, options: cfg.Plan, refused: filterrefusals.New(p.Clock), moves: moves.New(p.Reservations, p.Pending.Classes)}
 	passes := &passes{planner: consolidation.New()}

@@ -106,7 +106,7 @@ func (re *Relocation) decideMoves(ctx context.Context, waiting []ledger.Waiting,
 }
 
 // depart changes the view and what the filters see: the pods that move are gone from the nodes that have to go, their other pods stay, and
-// the disrupted taint keeps all other pods off. Nodes to avoid accept no pods.
+// the disrupted taint keeps all other pods off. Commitments no longer pay for these nodes. Nodes to avoid accept no pods.
 func (re *Relocation) depart(v *View) {
 	gone, avoid := re.moves.movingPods()
 	objects := map[string]*corev1.Node{}
@@ -116,6 +116,7 @@ func (re *Relocation) depart(v *View) {
 		}
 		return n
 	})
+	var leaving []string
 	for i, n := range v.Nodes {
 		o := objects[n.Name]
 		if o == nil && !avoid[n.Name] {
@@ -127,6 +128,7 @@ func (re *Relocation) depart(v *View) {
 			v.Nodes[i] = &left
 			continue
 		}
+		leaving = append(leaving, n.Name)
 		left.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(p *corev1.Pod) bool { return gone[n.Name][p.UID] })
 		v.Nodes[i] = &left
 		o = o.DeepCopy()
@@ -134,4 +136,5 @@ func (re *Relocation) depart(v *View) {
 			corev1.Taint{Key: capacity.TaintDisrupted, Effect: corev1.TaintEffectNoSchedule})
 		v.Hypothetical = append(v.Hypothetical, capacity.TrialNode{Node: o, Pods: left.Pods, Instead: true})
 	}
+	v.Coverage = v.Coverage.Without(leaving) // what commitments pay for them soon pays for those that take their place
 }

@@ -147,7 +147,7 @@ func (c *Consolidation) match(v *View, all []*attempt, known map[types.UID]bool)
 	for _, n := range v.Nodes {
 		nodes[n.Name] = n
 	}
-	offers := offersOf(v.Pools)
+	offers, left := offersOf(v.Pools), v.Coverage
 	for _, a := range all {
 		if a.why != "" {
 			continue
@@ -172,6 +172,12 @@ func (c *Consolidation) match(v *View, all []*attempt, known map[types.UID]bool)
 		for _, n := range a.New {
 			if why := changed(offers, n, a.Reason == consolidation.Drifted); why != "" {
 				a.fail("%s", why)
+			}
+			if n.Covered.Commitment != "" && a.Reason == consolidation.Underutilized && a.why == "" {
+				var ok bool
+				if left, ok = left.With(&n.Covered); !ok {
+					a.fail("too little is left of commitment %s for %s", n.Covered.Commitment, n.Offers[0].Type.Name)
+				}
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/buffers"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/commitments"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
@@ -36,6 +37,7 @@ type viewer struct {
 	storage      *limits.Storage
 	devices      *limits.Devices
 	clock        clock.PassiveClock
+	commitments  *commitments.Source // nil: there are none
 }
 
 // View is a Scene with what writing its plan to the ledger needs besides.
@@ -76,6 +78,9 @@ func (vi *viewer) without(ctx context.Context, waiting []ledger.Waiting, moves m
 	v.DaemonSets = vi.daemons()
 	v.Namespaces = vi.pending.Classes.Namespaces
 	v.Pools = vi.devices.On(vi.storage.On(vi.claims.Pools(vi.types)))
+	if vi.commitments != nil {
+		v.Coverage = vi.commitments.Of(v.Pools, vi.claims.All())
+	}
 	expecting := slices.DeleteFunc(slices.Clone(waiting), func(w ledger.Waiting) bool { return vi.spending.Unfulfilled(vi.pending.Get(w.Ref.UID)) })
 	v.Demand = append(demand(waiting), pending.Anticipated(expecting, vi.pending, vi.owners, held(flights, adopted, vi.pending.Has), vi.clock.Now())...)
 

@@ -70,6 +70,9 @@ type Args struct {
 	// PriceFactors multiply the prices of instance families when plans are compared.
 	PriceFactors map[string]float64 `json:"priceFactors,omitempty"`
 
+	// Commitments are paid whether they are used or not (Savings Plans): while one has room, what it covers costs nothing when plans are compared.
+	Commitments []Commitment `json:"commitments,omitempty"`
+
 	// A batch of pods is planned when no pod has arrived for BatchIdleDuration, or at the latest after BatchMaxDuration.
 	BatchIdleDuration *metav1.Duration `json:"batchIdleDuration,omitempty"`
 	BatchMaxDuration  *metav1.Duration `json:"batchMaxDuration,omitempty"`
@@ -114,6 +117,17 @@ type Args struct {
 
 	// Warnings are for whoever wrote the arguments: the arguments are valid, but may not do what was meant.
 	Warnings []string `json:"-"`
+}
+
+// Commitment is money that is paid for on-demand instances per hour, such as an AWS Savings Plan.
+type Commitment struct {
+	// Name is a DNS label, unique among the commitments.
+	Name string `json:"name,omitempty"`
+	// DollarsPerHour is the amount, RateFactor what an instance uses of it as a fraction of its list price: 0 < f <= 1.
+	DollarsPerHour float64 `json:"dollarsPerHour,omitempty"`
+	RateFactor     float64 `json:"rateFactor,omitempty"`
+	// InstanceFamilies may use it; empty: all.
+	InstanceFamilies []string `json:"instanceFamilies,omitempty"`
 }
 
 // Inline is an object in the arguments: a name, and the spec that an object of the kind would have.

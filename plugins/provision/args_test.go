@@ -70,7 +70,7 @@ func TestDecodeArgs(t *testing.T) {
 			`{"clusterName":"dev","clusterEndpoint":"https://x","clusterCABundle":"` + testBundle + `","clusterCIDR":"10.0.0.0/16","region":"eu-west-1",
 			  "vmMemoryOverheadPercent":0.1,"reservedENIs":1,"prefixDelegation":true,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
 			  "interruptionQueue":"q","defaultInstanceProfile":"p","nodePools":[{"name":"a","spec":{"weight":1}}],"ec2NodeClasses":[{"name":"b","spec":{}}],
-			  "nodePoolSelector":{"matchLabels":{"team":"a"}},"namespaceSelector":{"matchLabels":{"team":"b"}},"nodeSurchargeDollarsPerHour":0.01,"priceFactors":{"m6g":1.1},
+			  "nodePoolSelector":{"matchLabels":{"team":"a"}},"namespaceSelector":{"matchLabels":{"team":"b"}},"nodeSurchargeDollarsPerHour":0.01,"priceFactors":{"m6g":1.1},"commitments":[{"name":"sp","dollarsPerHour":10.1,"rateFactor":0.72,"instanceFamilies":["m5"]}],
 			  "maxTerminationsPerMinute":2,"maxDollarsPerHour":10.5,"maxLaunchesPerMinute":3,"newImageNodes":0,"registrationTimeout":"20m","initializationTimeout":"2h","disruptionDryRun":true,"disableDryRun":true,"enableZonalShift":true,"metricsBindAddress":"[::]:8080","disableClusterStateObservability":true,"preferencePolicy":"Ignore","minValuesPolicy":"BestEffort","simulationDenyList":["A","B"]}`,
 			func(a *Args) {
 				*a = Args{
@@ -83,6 +83,7 @@ func TestDecodeArgs(t *testing.T) {
 					NodePoolSelector:            &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
 					NamespaceSelector:           &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}},
 					NodeSurchargeDollarsPerHour: 0.01, PriceFactors: map[string]float64{"m6g": 1.1},
+					Commitments:              []Commitment{{Name: "sp", DollarsPerHour: 10.1, RateFactor: 0.72, InstanceFamilies: []string{"m5"}}},
 					RegistrationTimeout:      &metav1.Duration{Duration: 20 * time.Minute},
 					InitializationTimeout:    &metav1.Duration{Duration: 2 * time.Hour},
 					MaxTerminationsPerMinute: ptr.To(2), MaxDollarsPerHour: 10.5, MaxLaunchesPerMinute: 3, NewImageNodes: ptr.To(0), DisruptionDryRun: true, DisableDryRun: true, EnableZonalShift: true, PreferencePolicy: "Ignore", MinValuesPolicy: "BestEffort", SimulationDenyList: []string{"A", "B"},

@@ -113,6 +113,7 @@ func (a *Args) validatePlan() (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(at, f, "must be positive"))
 		}
 	}
+	errs = append(errs, a.validateCommitments()...)
 	if _, err := metav1.LabelSelectorAsSelector(a.NodePoolSelector); err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("nodePoolSelector"), metav1.FormatLabelSelector(a.NodePoolSelector), err.Error()))
 	}

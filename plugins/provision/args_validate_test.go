@@ -57,6 +57,17 @@ func TestInvalidArgs(t *testing.T) {
 		{"a surcharge by both names", "nodeSurcharge", `0.1,"nodeSurchargeDollarsPerHour":0.2`, "nodeSurcharge: Forbidden"},
 		{"a family for nothing", "priceFactors", `{"m6g":0}`, "priceFactors[m6g]: Invalid value: 0"},
 		{"a type instead of a family", "priceFactors", `{"m6g.large":1}`, "priceFactors[m6g.large]: Invalid value"},
+		{"a commitment without a name", "commitments", `[{"dollarsPerHour":1,"rateFactor":0.7}]`, "commitments[0].name: Required value"},
+		{"a commitment whose name is no label", "commitments", `[{"name":"My plan","dollarsPerHour":1,"rateFactor":0.7}]`, `commitments[0].name: Invalid value: "My plan"`},
+		{"two commitments of one name", "commitments", `[{"name":"a","dollarsPerHour":1,"rateFactor":0.7},{"name":"a","dollarsPerHour":2,"rateFactor":0.7}]`, `commitments[1].name: Duplicate value: "a"`},
+		{"a commitment of nothing", "commitments", `[{"name":"a","rateFactor":0.7}]`, "commitments[0].dollarsPerHour: Invalid value: 0"},
+		{"a commitment below zero", "commitments", `[{"name":"a","dollarsPerHour":-1,"rateFactor":0.7}]`, "commitments[0].dollarsPerHour: Invalid value: -1"},
+		{"a commitment of too much", "commitments", `[{"name":"a","dollarsPerHour":1e7,"rateFactor":0.7}]`, "commitments[0].dollarsPerHour: Invalid value"},
+		{"a commitment without rates", "commitments", `[{"name":"a","dollarsPerHour":1}]`, "commitments[0].rateFactor: Invalid value: 0"},
+		{"a commitment by its discount in percent", "commitments", `[{"name":"a","dollarsPerHour":1,"rateFactor":28}]`, "commitments[0].rateFactor: Invalid value: 28"},
+		{"a commitment for a type", "commitments", `[{"name":"a","dollarsPerHour":1,"rateFactor":1,"instanceFamilies":["m5","m5.large"]}]`, `commitments[0].instanceFamilies[1]: Invalid value: "m5.large"`},
+		{"a commitment for a family twice", "commitments", `[{"name":"a","dollarsPerHour":1,"rateFactor":1,"instanceFamilies":["m5","m5"]}]`, `commitments[0].instanceFamilies[1]: Duplicate value: "m5"`},
+		{"a commitment with a misspelt field", "commitments", `[{"name":"a","dollars":1}]`, `unknown field "commitments[0].dollars"`},
 		{"a name that is no label", "name", `"Red","nodePoolSelector":{}`, `name: Invalid value: "Red"`},
 		{"a name without a selector", "name", `"red"`, "nodePoolSelector: Required value: with a name"},
 		{"a name and pools of the arguments", "name", `"red","nodePoolSelector":{},"nodePools":[{"name":"x"}]`, "nodePools: Forbidden: with a name"},
@@ -95,7 +106,7 @@ func TestContradictingArgs(t *testing.T) {
 		``: "", `,"preemptFirst":true`: "", `,"nodePools":[{"name":"a","spec":{}}]`: "", `,"ec2NodeClasses":[{"name":"a","spec":{}}]`: "",
 		`,"nodePoolSelector":{}`: "", `,"simulationDenyList":["x"]`: "", `,"apiVersion":"config.dovetail.sh/v1alpha1","kind":"ProvisionArgs"`: "",
 		`,"region":"eu-west-1"`: "region", `,"batchIdleDuration":"51ms"`: "batchIdleDuration", `,"vmMemoryOverheadPercent":0.1`: "vmMemoryOverheadPercent",
-		`,"priceFactors":{"m5":2}`: "priceFactors", `,"maxClaimsInFlight":999`: "maxClaimsInFlight", `,"preferencePolicy":"Ignore"`: "preferencePolicy", `,"namespaceSelector":{}`: "namespaceSelector", `,"minValuesPolicy":"BestEffort"`: "minValuesPolicy",
+		`,"priceFactors":{"m5":2}`: "priceFactors", `,"commitments":[{"name":"a","dollarsPerHour":1,"rateFactor":1}]`: "commitments", `,"maxClaimsInFlight":999`: "maxClaimsInFlight", `,"preferencePolicy":"Ignore"`: "preferencePolicy", `,"namespaceSelector":{}`: "namespaceSelector", `,"minValuesPolicy":"BestEffort"`: "minValuesPolicy",
 		`,"batchIdleDuration":"300ms"`: "", // the default
 	} {
 		if got := decode(more).Contradicts(decode("")); got != want {

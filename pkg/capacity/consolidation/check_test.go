@@ -186,6 +186,9 @@ func (w *world) checkPrice(m *Move) {
 				w.t.Errorf("offering %d of %s isn't dearer than the one before, or doesn't hold its pods", i, n.ID)
 			}
 		}
+		if n.Covered.Commitment != "" {
+			most *= 1e-7 // it is paid for already
+		}
 		dearest += most
 		if m.Reason == Underutilized && spot && n.CapacityType == capacity.CapacityTypeSpot && len(types) < needed {
 			w.t.Errorf("a spot node replaces spot nodes with %d types, %d are needed", len(types), needed)

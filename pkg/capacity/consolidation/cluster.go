@@ -14,6 +14,8 @@ type cluster struct {
 	o      *Options
 	kinds  *kinds
 	market *market
+	// coverage is the view's; nil: there are no commitments.
+	coverage *capacity.Coverage
 	// nodes are the candidates, in their order, then the view's other nodes, then the new nodes of the plan. existing is the number of
 	// those that are not new.
 	nodes    []node
@@ -94,10 +96,33 @@ func newCluster(view *capacity.View, candidates []Candidate, o *Options, mem *me
 	}
 	c.existing = len(c.nodes)
 	ks.separate()
-	c.market = newMarket(view, ks, mentions, o, mem)
+	c.coverage = view.Coverage
+	c.market = newMarket(view, ks, mentions, o, mem, c.once())
 	c.zones = zonesOf(view)
 	c.measure()
 	return c
+}
+
+// once returns the coverage once the nodes that have to go have left.
+func (c *cluster) once() *capacity.Coverage {
+	var leaving []string
+	for i := range c.nodes {
+		if n := &c.nodes[i]; n.c != nil && !n.gone && n.c.Forced != "" && c.coverage.Of(n.view.Name) != "" {
+			leaving = append(leaving, n.view.Name)
+		}
+	}
+	if len(leaving) == 0 {
+		return c.coverage
+	}
+	return c.coverage.Without(leaving)
+}
+
+// list returns what a node costs where what a commitment pays for counts, too.
+func (c *cluster) list(n *node) float64 {
+	if c.coverage == nil {
+		return n.price
+	}
+	return max(n.price, c.coverage.Nodes[n.view.Name].List)
 }
 
 // candidate returns a candidate's node, and counts its pods by kind.
@@ -149,7 +174,7 @@ func (c *cluster) measure() {
 		n.free = vector(n.view.Free, n.view.VolumesFree)
 		n.size = vector(n.view.Allocatable, nil)
 		if n.c != nil && known(n.c.Price) {
-			c.mean[n.c.Pool] += n.price
+			c.mean[n.c.Pool] += c.list(n)
 			pods[n.c.Pool] += len(n.c.Pods)
 		}
 	}

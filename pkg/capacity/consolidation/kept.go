@@ -42,6 +42,7 @@ const (
 	Budget          Kind = "Budget"          // the disruption budget for Reason allows no more nodes
 	Limit           Kind = "Limit"           // new nodes would exceed a limit of the pool Name
 	Flexibility     Kind = "SpotFlexibility" // only Count of Needed instance types are cheaper
+	Covered         Kind = "Covered"         // the commitment Name pays for it
 	RollOut         Kind = "RollOut"         // it isn't known yet whether the new nodes work, Message
 	WantOfSpot      Kind = "WantOfSpot"      // bought on demand for want of spot capacity, of which there is none to return to, or not before Until
 )
@@ -122,6 +123,8 @@ func (k *Kept) planned() string {
 		return fmt.Sprintf("new nodes would exceed the limits of pool %s", k.Name)
 	case Flexibility:
 		return fmt.Sprintf("replacing a spot node by another needs %d cheaper instance types, there are %d", k.Needed, k.Count)
+	case Covered:
+		return fmt.Sprintf("it is covered by commitment %s: replacing it would save nothing", k.Name)
 	case WantOfSpot:
 		return k.wantOfSpot()
 	}

@@ -22,6 +22,10 @@ type market struct {
 	// left is what is left of pool limits and capacity reservations.
 	left    []int64
 	settled bool // see settle
+	// covered are the offers that a commitment pays for. credit is the part of left that nodes use which have to go, by budget: only what is bought
+	// in place of such nodes may count on it.
+	covered packing.Bits
+	credit  map[int]int64
 	bound   float64
 	memory  *memory
 	scratch []int64
@@ -45,10 +49,18 @@ type packed struct {
 // maxPacks limits how many packings, and ids, are kept.
 const maxPacks = 200_000
 
-func newMarket(view *capacity.View, ks *kinds, mentions *catalog.Mentions, o *Options, mem *memory) *market {
-	m := &market{kinds: ks, memory: mem, catalog: mem.catalog.Catalog(view.Pools, &o.Prices, mentions)}
+// newMarket returns what can be bought. coverage is what is left of commitments once the nodes that have to go have left.
+func newMarket(view *capacity.View, ks *kinds, mentions *catalog.Mentions, o *Options, mem *memory, coverage *capacity.Coverage) *market {
+	m := &market{kinds: ks, memory: mem, catalog: mem.catalog.Catalog(view.Pools, &o.Prices, mentions, coverage)}
 	m.daemons = m.catalog.AddDaemons(view.DaemonSets, ks.dims)
-	m.left = m.catalog.Left()
+	m.left, m.credit = m.catalog.Left(), map[int]int64{}
+	if coverage != view.Coverage {
+		for i := range coverage.Commitments {
+			if budget, ok := m.catalog.CommitmentBudget(i); ok {
+				m.credit[budget] = coverage.Left(i) - view.Coverage.Left(i)
+			}
+		}
+	}
 	m.match(o)
 	m.list()
 	m.value(m.order())
@@ -126,8 +138,13 @@ func (m *market) list() {
 		return a - b
 	})
 	var sign []byte
-	for _, b := range m.offers {
-		m.sold = append(m.sold, packing.Candidate{Room: c.RoomOf(b), Price: c.Candidates[b].Price, Scarce: c.Candidates[b].Offer.CapacityType == capacity.CapacityTypeReserved})
+	m.covered = packing.NewBits(len(m.offers))
+	for i, b := range m.offers {
+		if c.Covered(b) {
+			m.covered.Set(i)
+			sign = append(sign, "covered"...)
+		}
+		m.sold = append(m.sold, packing.Candidate{Room: c.RoomOf(b), Price: c.Candidates[b].Price, Scarce: c.Paid(b)})
 		sign = binary.LittleEndian.AppendUint64(sign, math.Float64bits(c.Candidates[b].Price))
 		for _, v := range c.RoomOf(b) {
 			sign = binary.AppendVarint(sign, v)
@@ -289,7 +306,7 @@ func (m *market) single(pods []share, n int, r rule) int {
 	}
 	need := m.total(pods)
 	for i := range n {
-		if packing.Fits(m.sold[i].Room, need, 1) > 0 && m.serves(i, pods) && m.allowed(r, m.offers[i]) {
+		if packing.Fits(m.sold[i].Room, need, 1) > 0 && m.serves(i, pods) && m.allowed(r, m.offers[i]) && (!m.covered.Has(i) || m.affordable(m.offers[i], 1)) {
 			return i
 		}
 	}
@@ -303,6 +320,24 @@ func (m *market) serves(offer int, pods []share) bool {
 		}
 	}
 	return true
+}
+
+// withdrawCredit takes back what nodes that have to go use of commitments: nothing else may count on it, since they are still there.
+func (m *market) withdrawCredit() {
+	for budget, amount := range m.credit {
+		m.left[budget] -= amount
+	}
+	clear(m.credit)
+}
+
+// packable returns the offers that a packing may use for a kind. A packing knows no budgets, so it uses no commitments.
+func (m *market) packable(k *kind) packing.Bits {
+	if !m.covered.Any() {
+		return k.may
+	}
+	out := k.may.Clone()
+	out.AndNot(m.covered)
+	return out
 }
 
 // pack returns a packing of the pods in the first n offers. Pods must be sorted by rank of their kinds.
@@ -322,7 +357,7 @@ func (m *market) pack(pods []share, n int) *packed {
 	p := &packing.Problem{Candidates: m.sold[:n], Rules: rules}
 	for _, s := range pods {
 		k := &m.kinds.all[s.kind]
-		p.Items = append(p.Items, packing.Item{Need: k.need, Count: int(s.n), Candidates: k.may, Value: k.value, Floor: k.floor})
+		p.Items = append(p.Items, packing.Item{Need: k.need, Count: int(s.n), Candidates: m.packable(k), Value: k.value, Floor: k.floor})
 	}
 	r := packing.Pack(p, packing.Quick)
 	out := &packed{loads: r.Loads, cost: r.Cost, whole: !slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 })}

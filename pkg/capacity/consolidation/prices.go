@@ -36,3 +36,24 @@ func (p Prices) Of(pool, instanceType, zone, capacityType string) (float64, bool
 func keyOf(instanceType, zone, capacityType string) capacity.OfferKey {
 	return capacity.OfferKey{InstanceType: instanceType, Zone: zone, CapacityType: capacityType}
 }
+
+// NodePrices are what nodes cost that exist, in $/h, beside what is paid anyway.
+type NodePrices struct {
+	list     Prices
+	coverage *capacity.Coverage
+	options  *capacity.Options
+}
+
+// NodePricesOf returns what nodes of the pools' offerings cost when nodes are compared. It is the only place that says what a node costs which a commitment
+// covers: to replace it would save nothing. coverage may be nil.
+func NodePricesOf(pools []*capacity.Pool, coverage *capacity.Coverage, o *capacity.Options) *NodePrices {
+	return &NodePrices{PricesOf(pools, o), coverage, o}
+}
+
+// Of returns the price of a claim's node; false: it is unknown.
+func (p *NodePrices) Of(claim, pool, instanceType, zone, capacityType string) (float64, bool) {
+	if p.coverage.Of(claim) != "" {
+		return p.options.PriceOf(instanceType, 0), true
+	}
+	return p.list.Of(pool, instanceType, zone, capacityType)
+}

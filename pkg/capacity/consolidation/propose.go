@@ -53,6 +53,7 @@ func (p *Planner) Propose(view *capacity.View, candidates []Candidate, o *Option
 		s.emptyForced()
 		s.settle()
 	}
+	c.market.withdrawCredit()
 	c.market.settle()
 	s.plan.r = newReceivers(c, c.receiverOrder())
 	s.plan.most = s.together(s.now, mostPaying)
@@ -235,7 +236,11 @@ func (s *pass) tell() {
 		if k.Kind == Dearer && k.Message == "" && k.Cheapest < n.price*(1-2*lowest) {
 			k.Message = c.zones.tolerance(n.c.Pool)
 		}
-		if (k.Kind == Dearer || k.Kind == NotWorth) && !n.c.ReturnsAt.IsZero() {
+		switch by := c.coverage.Of(n.view.Name); {
+		case k.Kind != Dearer && k.Kind != NotWorth:
+		case by != "":
+			k.Kind, k.Name = Covered, by
+		case !n.c.ReturnsAt.IsZero():
 			k.Kind = WantOfSpot
 		}
 		s.out.Kept = append(s.out.Kept, k)

@@ -66,14 +66,14 @@ func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible
 	}
 	like := c.Compatibility(own, fixed)
 	some := selection{market: m, flexible: flexible, types: map[*capacity.InstanceType]bool{}}
-	for _, b := range c.Cheapest(pool, x.LabelChoice, x.Offer) {
+	for _, b := range c.Cheapest(own) {
 		if c.Candidates[b].Price >= ceiling {
 			break
 		}
 		if zone != "" && c.Candidates[b].Offer.Zone != zone {
 			continue
 		}
-		if !fits(c.RoomOf(b), need) || !m.allow(b, pods) || c.Special.Has(b) && !c.Special.Has(own) || !like.InstanceType(b) || !like.Offer(b) || !m.allowed(r, b) {
+		if !fits(c.RoomOf(b), need) || !m.allow(b, pods) || c.Special.Has(b) && !c.Special.Has(own) || !like.InstanceType(b) || !like.Offer(b) || !m.allowed(r, b) || m.usesMore(b, own) {
 			continue
 		}
 		if some.full(b) {
@@ -95,6 +95,13 @@ func (m *market) alternatives(offer int, pods []share, ceiling float64, flexible
 		return nil, short
 	}
 	return chosen, ""
+}
+
+// usesMore reports whether candidate b uses more than candidate a of the commitment that pays for both.
+func (m *market) usesMore(b, a int) bool {
+	more, covered := m.catalog.CommitmentUse(b)
+	own, _ := m.catalog.CommitmentUse(a)
+	return covered && more.Amount > own.Amount
 }
 
 // selection are the first candidates, in order of price, until there are enough.

@@ -91,8 +91,7 @@ func (z *zones) arrive(m *market, launches []launch, by int) {
 
 // zonesOf returns the zones in which there are offerings like this one, in order of price.
 func (m *market) zonesOf(offer int) (out []string) {
-	x := &m.catalog.Candidates[m.offers[offer]]
-	for _, b := range m.catalog.Cheapest(m.pool(offer), x.LabelChoice, x.Offer) {
+	for _, b := range m.catalog.Cheapest(m.offers[offer]) {
 		if zone := m.catalog.Candidates[b].Offer.Zone; zone != "" && !slices.Contains(out, zone) {
 			out = append(out, zone)
 		}

@@ -126,7 +126,7 @@ func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	candidates := r.catalog.Prune(worth)
 	for _, b := range candidates {
 		p.Candidates = append(p.Candidates, packing.Candidate{Room: r.catalog.RoomOf(b), Price: r.catalog.Candidates[b].Price, Uses: r.catalog.Uses(b),
-			Scarce: r.catalog.Candidates[b].Offer.CapacityType == capacity.CapacityTypeReserved})
+			Scarce: r.catalog.Paid(b)})
 	}
 	for _, it := range items {
 		may := packing.NewBits(len(candidates))
@@ -204,9 +204,11 @@ func (r *run) growth(u *podBatch, candidates packing.Bits) (*node, int) {
 			continue
 		}
 		like := r.catalog.Compatibility(n.candidate, n.fixed)
+		plain := r.catalog.Compatibility(r.catalog.Plain(n.candidate), n.fixed)
 		for b := range r.catalog.Candidates {
-			// A node of special hardware may become a larger one for pods that must share it.
-			if !candidates.Has(b) && !(r.catalog.Special.Has(n.candidate) && u.candidates.Has(b)) || !like.Is(b) || !n.admitsPods(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
+			// A node of special hardware may become a larger one for pods that must share it, and one that a commitment pays for may become one
+			// that is too large for it.
+			if !candidates.Has(b) && !(r.catalog.Special.Has(n.candidate) && u.candidates.Has(b)) || !like.Is(b) && !plain.Is(b) || !n.admitsPods(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
 				continue
 			}
 			if cost := r.catalog.Candidates[b].Price - r.catalog.Candidates[n.candidate].Price; best == nil || cost < bestCost {

@@ -7,7 +7,7 @@ import (
 )
 
 // Candidates returns the nodes that could be bought for one pod of the class: for each pool, zone and capacity type that Options don't
-// rule out, the node that a plan would buy. It ignores rules among pods, limits and what is on other nodes, and drops preferences. The
+// rule out, the node that a plan would buy. It ignores rules among pods, limits, commitments and what is on other nodes, and drops preferences. The
 // nodes' IDs are unique among them.
 func (p *Planner) Candidates(view *capacity.View, class *capacity.Class, opts capacity.Options) []*capacity.PlannedNode {
 	alone := *class

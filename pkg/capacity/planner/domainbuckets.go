@@ -21,11 +21,16 @@ type domainBucket struct {
 	room int
 	// cost is the least that a pod costs there if it shares its node perfectly, alone the least if it has a node to itself.
 	cost, alone float64
-	// paid is how many pods cost nothing there, because capacity reservations hold them; each is how many of them fit on a node, by
-	// reservation.
+	// paid is how many pods cost nothing there, because their nodes are paid for already; each is such a node, by the budget that it takes from.
 	paid int
-	each map[int]int
+	each map[int]paidNode
 	n    int // pods assigned
+}
+
+// paidNode is a node that is from a capacity reservation, or that a commitment pays for.
+type paidNode struct {
+	pods   int   // of the batch, that fit on it
+	amount int64 // that it takes from the budget
 }
 
 // next returns what the next pod costs there; infinity: no capacity can be bought.
@@ -101,8 +106,8 @@ func (r *run) domainBuckets(u *podBatch, candidates packing.Bits, keys []string)
 				continue
 			}
 			some = true
-			if at, ok := r.catalog.Reservation(b); ok {
-				r.countPaid(u, c, b, at)
+			if use, ok := r.catalog.PaidFrom(b); ok {
+				r.countPaid(u, c, b, use)
 				continue
 			}
 			c.cost, c.alone = min(c.cost, r.shareCost(u, b)), min(c.alone, r.catalog.Candidates[b].Price)
@@ -133,29 +138,34 @@ func (r *run) openBuckets(u *podBatch) []*domainBucket {
 	return out
 }
 
-// countPaid adds what is left of candidate b's capacity reservation to the pods that cost nothing in the bucket.
-func (r *run) countPaid(u *podBatch, c *domainBucket, b, reservation int) {
-	if _, known := c.each[reservation]; known {
+// countPaid adds what is left of candidate b's capacity reservation or commitment to the pods that cost nothing in the bucket.
+func (r *run) countPaid(u *podBatch, c *domainBucket, b int, use packing.Use) {
+	if _, known := c.each[use.Budget]; known {
 		return
 	}
 	if c.each == nil {
-		c.each = map[int]int{}
+		c.each = map[int]paidNode{}
 	}
-	c.each[reservation] = 1
+	each := paidNode{pods: 1, amount: max(1, use.Amount)}
 	if !r.alone {
-		c.each[reservation] = packing.Fits(r.catalog.RoomOf(b), u.need, min(u.left, u.Most))
+		each.pods = packing.Fits(r.catalog.RoomOf(b), u.need, min(u.left, u.Most))
 	}
-	c.paid += c.each[reservation] * int(min(int64(u.left), max(0, r.budgets[reservation]-r.claimed[reservation])))
+	c.each[use.Budget] = each
+	c.paid += each.pods * int(min(int64(u.left), r.unclaimed(use.Budget)/each.amount))
 }
 
-// claim records how many instances of capacity reservations the pods assigned to a bucket will use, so that other pods don't count on
-// them as well.
+// unclaimed returns what is left of a budget that pods which are assigned but not packed yet won't take.
+func (r *run) unclaimed(budget int) int64 { return max(0, r.budgets[budget]-r.claimed[budget]) }
+
+// claim records how much of capacity reservations and commitments the pods assigned to a bucket will use, so that other pods don't count on
+// it as well.
 func (r *run) claim(c *domainBucket) {
 	n := c.n
-	for _, reservation := range slices.Sorted(maps.Keys(c.each)) {
-		nodes := min(max(0, r.budgets[reservation]-r.claimed[reservation]), int64((n+c.each[reservation]-1)/c.each[reservation]))
-		r.claimed[reservation] += nodes
-		if n -= int(nodes) * c.each[reservation]; n <= 0 {
+	for _, budget := range slices.Sorted(maps.Keys(c.each)) {
+		each := c.each[budget]
+		nodes := min(r.unclaimed(budget)/each.amount, int64((n+each.pods-1)/each.pods))
+		r.claimed[budget] += nodes * each.amount
+		if n -= int(nodes) * each.pods; n <= 0 {
 			return
 		}
 	}

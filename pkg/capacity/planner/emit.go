@@ -41,6 +41,9 @@ func (r *run) emit(order []binding) outcome {
 		if p.CapacityType == capacity.CapacityTypeReserved {
 			out.LowerBound = 0 // reserved capacity is paid for already, and would be compared with list prices
 		}
+		if p.Covered.Commitment != "" {
+			out.LowerBound = 0 // likewise
+		}
 		if p.Price < r.catalog.Candidates[n.candidate].Offer.Price {
 			out.LowerBound = 0 // minValues require special hardware that is cheaper than what was packed
 		}

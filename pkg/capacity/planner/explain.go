@@ -109,6 +109,9 @@ func (r *run) explainNode(n *node, e *explanation) {
 		company = fmt.Sprintf("with %d pods in all", pods)
 	}
 	e.say("it is on a new node of pool %s: %s, %s%s, at %s $/h, %s", t.Pool.Name, t.Offers[0].Type.Name, t.CapacityType, where, dollars(t.Price), company)
+	if t.Covered.Commitment != "" {
+		e.say("the commitment %s pays for the node, so that it costs nothing more", t.Covered.Commitment)
+	}
 	var use []string
 	asked := r.requests(n)
 	for _, name := range r.dims.Resources {

@@ -42,7 +42,7 @@ type run struct {
 	assumed []assumption
 	bound   float64
 	effort  int // what is left of it
-	// claimed is what pods that are assigned but not packed yet will take from capacity reservations.
+	// claimed is what pods that are assigned but not packed yet will take from capacity reservations and commitments, by budget.
 	claimed map[int]int64
 	// ordering: all nodes are known, and the placements are being put in order. tookBack: some placements were taken back. resumes:
 	// planning continues for what was taken back.
@@ -86,7 +86,7 @@ func newRun(view *capacity.View, opts *capacity.Options, memory *catalog.Memory)
 	for _, n := range view.Nodes {
 		r.nodeSites = append(r.nodeSites, r.topo.Site(n.Label))
 	}
-	r.catalog = memory.Catalog(view.Pools, opts, mentioned(r.podBatches, r.topo.Groups))
+	r.catalog = memory.Catalog(view.Pools, opts, mentioned(r.podBatches, r.topo.Groups), view.Coverage)
 	r.daemons = r.catalog.AddDaemons(view.DaemonSets, r.dims)
 	r.allBudgets = r.catalog.Left()
 	return r

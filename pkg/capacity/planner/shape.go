@@ -21,9 +21,9 @@ type shape struct {
 
 // shapes finds the offerings of each planned node. Nodes without any are dropped.
 func (r *run) shapes() {
-	r.shapesWithin(nil)
-	if over := r.overLimit(); len(over) > 0 {
-		r.shapesWithin(over)
+	over := overrun{pools: map[int]bool{}, commitments: map[int]bool{}}
+	for more := true; more; more = r.overLimit(&over) { // at most once for each pool and commitment
+		r.shapesWithin(&over)
 	}
 	for _, n := range r.nodes[r.existing:] {
 		if n.gone || n.shape != nil {
@@ -49,8 +49,18 @@ func (u *podBatch) remove(from *node, n int) {
 	u.placed = slices.DeleteFunc(u.placed, func(p placed) bool { return p.n == 0 })
 }
 
-// shapesWithin finds the offerings. In the pools in strict it omits offerings that take more of a limit than the node's own candidate.
-func (r *run) shapesWithin(strict map[int]bool) {
+// overrun are the pools whose limits, and the commitments (by budget) whose rest, the nodes would exceed if each became its largest offering.
+type overrun struct{ pools, commitments map[int]bool }
+
+// of reports whether a node bought as candidate b counts against one of them.
+func (o *overrun) of(c *catalog.Catalog, b int) bool {
+	use, ok := c.CommitmentUse(b)
+	return o.pools[c.Candidates[b].Pool] || ok && o.commitments[use.Budget]
+}
+
+// shapesWithin finds the offerings. What is in strict gets no offering that takes more of a limit or a commitment than the node's own candidate. A
+// node for which a commitment can't pay with all that the pool's minValues ask for is bought without it.
+func (r *run) shapesWithin(strict *overrun) {
 	known := map[string]*shape{}
 	var key []byte
 	for _, n := range r.nodes[r.existing:] {
@@ -58,16 +68,24 @@ func (r *run) shapesWithin(strict map[int]bool) {
 		if n.gone {
 			continue
 		}
-		key = binary.AppendUvarint(key[:0], uint64(n.candidate))
-		for _, s := range n.content {
-			key = binary.AppendUvarint(key, uint64(s.podBatch.index))
-			key = binary.AppendUvarint(key, uint64(s.level))
-			key = binary.AppendUvarint(key, uint64(s.n))
+		find := func() *shape {
+			key = binary.AppendUvarint(key[:0], uint64(n.candidate))
+			for _, s := range n.content {
+				key = binary.AppendUvarint(key, uint64(s.podBatch.index))
+				key = binary.AppendUvarint(key, uint64(s.level))
+				key = binary.AppendUvarint(key, uint64(s.n))
+			}
+			s, ok := known[string(key)]
+			if !ok {
+				s = r.shape(n, strict.of(r.catalog, n.candidate))
+				known[string(key)] = s
+			}
+			return s
 		}
-		s, ok := known[string(key)]
-		if !ok {
-			s = r.shape(n, strict[r.catalog.Candidates[n.candidate].Pool])
-			known[string(key)] = s
+		s := find()
+		if len(s.candidates) == 0 && r.catalog.Covered(n.candidate) {
+			r.enlarge(n, r.catalog.Plain(n.candidate))
+			s = find()
 		}
 		if len(s.candidates) == 0 {
 			n.short = s.short
@@ -77,10 +95,14 @@ func (r *run) shapesWithin(strict map[int]bool) {
 	}
 }
 
-// overLimit returns the pools whose limits the nodes would exceed if each became its largest offering.
-func (r *run) overLimit() map[int]bool {
+// overLimit adds what the nodes would exceed, and reports whether that is more than before.
+func (r *run) overLimit(over *overrun) (more bool) {
 	left := slices.Clone(r.allBudgets)
-	over := map[int]bool{}
+	take := func(budget int, amount int64, among map[int]bool, at int) {
+		if left[budget] = capacity.SatAdd(left[budget], -amount); left[budget] < 0 && !among[at] {
+			among[at], more = true, true
+		}
+	}
 	for _, n := range r.nodes[r.existing:] {
 		s := n.shape
 		if s == nil {
@@ -92,12 +114,13 @@ func (r *run) overLimit() map[int]bool {
 			if name == capacity.ResourceNodes {
 				amount = 1
 			}
-			if left[budget] = capacity.SatAdd(left[budget], -amount); left[budget] < 0 {
-				over[pool] = true
-			}
+			take(budget, amount, over.pools, pool)
+		}
+		if use, ok := r.catalog.CommitmentUse(n.candidate); ok {
+			take(use.Budget, s.template.Covered.Use, over.commitments, use.Budget)
 		}
 	}
-	return over
+	return more
 }
 
 // shape finds the offerings that hold a node's content: of the same pool, labels, capacity type and daemons, cheapest first. If there are
@@ -115,7 +138,7 @@ func (r *run) shape(n *node, strict bool) *shape {
 	like := c.Compatibility(n.candidate, n.fixed)
 	var candidates []int
 	enough := 0 // the number of types found so far; all zones of a type are found together
-	for _, ways := range c.WaysOf(p, x.LabelChoice, x.Offer) {
+	for _, ways := range c.WaysOf(n.candidate) {
 		if enough >= capacity.MaxFleetTypes && !p.Minimum {
 			break
 		}
@@ -148,7 +171,7 @@ func (r *run) shape(n *node, strict bool) *shape {
 		if sensible, short = c.Choose(p, sensible); short != "" {
 			sensible, short = c.Choose(p, candidates)
 		}
-		if short != "" && !r.opts.RelaxMinValues {
+		if short != "" && (!r.opts.RelaxMinValues || c.Covered(n.candidate)) {
 			return &shape{short: short}
 		}
 	}
@@ -182,7 +205,7 @@ func (r *run) sensible(n *node, candidates []int, like *catalog.Compatibility, n
 	return candidates[:dear:dear]
 }
 
-// takesNoMore reports whether candidate b takes no more of any limit than candidate a.
+// takesNoMore reports whether candidate b takes no more of any limit than candidate a, nor of the commitment that pays for both.
 func (r *run) takesNoMore(b, a int) bool {
 	for i, use := range r.catalog.Uses(b) {
 		if use.Amount > r.catalog.Uses(a)[i].Amount {

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 )
@@ -62,7 +61,7 @@ func (r *run) onDemandPrice(n *node, like *catalog.Compatibility, need []int64) 
 	c := r.catalog
 	x := &c.Candidates[n.candidate]
 	p := c.Pools[x.Pool]
-	for _, ways := range c.WaysOf(p, x.LabelChoice, capacity.Offer{CapacityType: capacity.CapacityTypeOnDemand}) {
+	for _, ways := range c.OnDemand(p, x.LabelChoice) {
 		if ok && c.Candidates[ways[0]].Price >= price {
 			break
 		}

@@ -21,10 +21,13 @@ type Catalog struct {
 	dims       *Dims
 	// Tiers are the candidates by weight of their pools, highest first.
 	Tiers []packing.Bits
-	// budgets is the number of budgets: pool limits and capacity reservations are numbered together. reserved is how many instances a capacity
-	// reservation has left, by its number.
+	// budgets is the number of budgets: pool limits, capacity reservations and commitments are numbered together. reserved is how many instances
+	// a capacity reservation has left, by its number.
 	budgets  int
 	reserved map[int]int
+	// coverage says what is left of commitments. committed is the number of each commitment's budget, or -1 if no candidate uses it.
+	coverage  *capacity.Coverage
+	committed []int
 	// Special are the candidates of special hardware.
 	Special packing.Bits
 	// Surcharged: there are candidates whose price is raised by leavingCosts.
@@ -74,7 +77,14 @@ type Candidate struct {
 	Room                   int     // index into rooms
 	daemons                string  // the daemons that run on it, as a key
 	uses                   []packing.Use
+	// covered is the commitment that pays for it, as index into the coverage's, plus one; 0: none does. plain is the candidate for the same
+	// offering without it.
+	covered, plain int
 }
+
+// coveredShare makes capacity that a commitment pays for cheaper than any other and preserves the order of prices, as prices of reserved capacity
+// do. laterCosts makes the first of several commitments the preferred one.
+const coveredShare, laterCosts = 1e-7, 1e-3
 
 // column holds one label's values over the types of a pool.
 type column struct {
@@ -102,9 +112,13 @@ func (c *Catalog) Label(b int, key string) (string, bool) {
 	return v, ok
 }
 
-// newCatalog lists what can be bought. mentioned are the labels that the demand asks for.
-func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions) *Catalog {
+// newCatalog lists what can be bought. mentioned are the labels that the demand asks for. Commitments of which anything is left pay for candidates of
+// their own.
+func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions, coverage *capacity.Coverage) *Catalog {
 	c := &Catalog{matched: map[string]packing.Bits{}}
+	if coverage.Room() {
+		c.coverage = coverage
+	}
 	size := 0
 	for _, p := range pools {
 		for _, t := range p.Types {
@@ -149,7 +163,7 @@ func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned *Menti
 	return c
 }
 
-// Left returns what is left of the budgets, that is of limits and capacity reservations.
+// Left returns what is left of the budgets, that is of limits, capacity reservations and commitments.
 func (c *Catalog) Left() []int64 {
 	out := make([]int64, c.budgets)
 	for _, p := range c.Pools {
@@ -159,6 +173,11 @@ func (c *Catalog) Left() []int64 {
 	}
 	for budget, n := range c.reserved {
 		out[budget] = int64(n)
+	}
+	for i, budget := range c.committed {
+		if budget >= 0 {
+			out[budget] = c.coverage.Left(i)
+		}
 	}
 	return out
 }
@@ -185,13 +204,67 @@ func (c *Catalog) addCandidates(p *PoolOffers, v int, opts *capacity.Options) {
 				price *= leavingCosts
 			}
 			c.Candidates = append(c.Candidates, Candidate{Pool: p.Index, LabelChoice: v, typ: t, Offer: o, Price: price})
+			c.addCovered(opts)
 		}
 	}
 }
 
-// addUses sets what each candidate takes from its pool's limits and from its capacity reservation.
+// addCovered adds the last candidate once more for each commitment that may pay for it.
+func (c *Catalog) addCovered(opts *capacity.Options) {
+	if c.coverage == nil {
+		return
+	}
+	plain := len(c.Candidates) - 1
+	x := c.Candidates[plain]
+	name := c.TypeOf(plain).Name
+	for i := range c.coverage.Commitments {
+		if _, ok := c.coverage.Commitments[i].Use(name, &x.Offer); ok && c.coverage.Left(i) > 0 {
+			x.covered, x.plain = i+1, plain
+			x.Price = opts.PriceOf(name, x.Offer.Price*coveredShare*(1+laterCosts*float64(i)))
+			c.Candidates = append(c.Candidates, x)
+		}
+	}
+}
+
+// Covered reports whether a commitment pays for candidate b.
+func (c *Catalog) Covered(b int) bool { return c.Candidates[b].covered > 0 }
+
+// Paid reports whether candidate b is paid for already, because it is reserved or a commitment pays for it. There are few of these.
+func (c *Catalog) Paid(b int) bool {
+	return c.Covered(b) || c.Candidates[b].Offer.CapacityType == capacity.CapacityTypeReserved
+}
+
+// Plain returns the candidate for the same offering that no commitment pays for.
+func (c *Catalog) Plain(b int) int {
+	if c.Covered(b) {
+		return c.Candidates[b].plain
+	}
+	return b
+}
+
+// CommitmentUse returns the budget of the commitment that pays for candidate b, with what the candidate uses of it; false: none pays for it.
+func (c *Catalog) CommitmentUse(b int) (use packing.Use, ok bool) {
+	x := &c.Candidates[b]
+	if x.covered == 0 {
+		return packing.Use{}, false
+	}
+	return x.uses[len(x.uses)-1], true
+}
+
+// CommitmentBudget returns the number of a commitment's budget; false: no candidate uses it.
+func (c *Catalog) CommitmentBudget(commitment int) (budget int, ok bool) {
+	if commitment >= len(c.committed) || c.committed[commitment] < 0 {
+		return 0, false
+	}
+	return c.committed[commitment], true
+}
+
+// addUses sets what each candidate takes from its pool's limits, and from its capacity reservation or commitment.
 func (c *Catalog) addUses() {
 	c.reserved = map[int]int{}
+	if c.coverage != nil {
+		c.committed = slices.Repeat([]int{-1}, len(c.coverage.Commitments))
+	}
 	reservations := map[string]int{}
 	var uses []packing.Use
 	for b := range c.Candidates {
@@ -217,17 +290,28 @@ func (c *Catalog) addUses() {
 			}
 			x.uses = append(slices.Clip(uses), packing.Use{Budget: at, Amount: 1})
 		}
+		if x.covered > 0 {
+			if c.committed[x.covered-1] < 0 {
+				c.committed[x.covered-1] = c.budgets
+				c.budgets++
+			}
+			amount, _ := c.coverage.Commitments[x.covered-1].Use(typ.Name, &x.Offer)
+			x.uses = append(slices.Clip(uses), packing.Use{Budget: c.committed[x.covered-1], Amount: amount})
+		}
 	}
 }
 
-// Reservation returns the budget of the capacity reservation that candidate b takes from.
-func (c *Catalog) Reservation(b int) (budget int, ok bool) {
+// PaidFrom returns what candidate b takes of its capacity reservation or commitment; false: it has none.
+func (c *Catalog) PaidFrom(b int) (use packing.Use, ok bool) {
+	if use, ok = c.CommitmentUse(b); ok {
+		return use, true
+	}
 	for _, use := range c.Candidates[b].uses {
 		if _, ok := c.reserved[use.Budget]; ok {
-			return use.Budget, true
+			return use, true
 		}
 	}
-	return 0, false
+	return packing.Use{}, false
 }
 
 func (c *Catalog) Uses(b int) []packing.Use { return c.Candidates[b].uses }
@@ -301,12 +385,25 @@ func (p *PoolOffers) column(key string) *column {
 }
 
 // way is what candidates of a type must have in common to be alternatives for one node, besides pool and choice of labels: the capacity
-// type and the capacity reservation.
-type way struct{ capacityType, reservation string }
+// type, and the capacity reservation or the commitment that pays for it (Candidate.covered).
+type way struct {
+	capacityType, reservation string
+	covered                   int
+}
 
-// WaysOf returns the candidates with a pool's choice of labels that are bought in the same way as the offering: by type, the cheapest
-// first.
-func (c *Catalog) WaysOf(p *PoolOffers, v int, o capacity.Offer) [][]int {
+// WaysOf returns the candidates that are bought in the same way as candidate b, with its pool and choice of labels: by type, the cheapest first.
+func (c *Catalog) WaysOf(b int) [][]int {
+	x := &c.Candidates[b]
+	return c.ways(c.Pools[x.Pool], x.LabelChoice)[c.wayOf(b)]
+}
+
+// OnDemand returns the candidates with a pool's choice of labels that are bought on demand and that no commitment pays for: by type, the cheapest first.
+func (c *Catalog) OnDemand(p *PoolOffers, v int) [][]int {
+	return c.ways(p, v)[way{capacityType: capacity.CapacityTypeOnDemand}]
+}
+
+// ways returns the candidates with a pool's choice of labels, in each way by type, the cheapest first.
+func (c *Catalog) ways(p *PoolOffers, v int) map[way][][]int {
 	x := &p.LabelChoices[v]
 	if x.ways == nil {
 		x.ways, x.sorted, x.Ranks = map[way][][]int{}, map[way][]int{}, make([]int, x.Last-x.First)
@@ -341,7 +438,7 @@ func (c *Catalog) WaysOf(p *PoolOffers, v int, o capacity.Offer) [][]int {
 			slices.SortFunc(types, func(a, b []int) int { return c.cheaper(a[0], b[0]) })
 		}
 	}
-	return x.ways[way{o.CapacityType, o.ReservationID}]
+	return x.ways
 }
 
 // cheaper orders candidates by price, then by name, zone and index, so that the order is total.
@@ -353,14 +450,16 @@ func (c *Catalog) cheaper(a, b int) int {
 }
 
 // Cheapest returns the same candidates as WaysOf, all in order of price.
-func (c *Catalog) Cheapest(p *PoolOffers, v int, o capacity.Offer) []int {
-	c.WaysOf(p, v, o)
-	return p.LabelChoices[v].sorted[way{o.CapacityType, o.ReservationID}]
+func (c *Catalog) Cheapest(b int) []int {
+	x := &c.Candidates[b]
+	p := c.Pools[x.Pool]
+	c.ways(p, x.LabelChoice)
+	return p.LabelChoices[x.LabelChoice].sorted[c.wayOf(b)]
 }
 
 func (c *Catalog) wayOf(b int) way {
-	o := &c.Candidates[b].Offer
-	return way{o.CapacityType, o.ReservationID}
+	x := &c.Candidates[b]
+	return way{x.Offer.CapacityType, x.Offer.ReservationID, x.covered}
 }
 
 // setSpecial finds the candidates of special hardware (InstanceType.Special). Reserved capacity is never among them: it is paid for

@@ -3,7 +3,7 @@ package catalog
 import "github.com/dovetail-scheduler/dovetail/pkg/capacity"
 
 // Compatibility tells as which other candidates a node that is planned as a candidate could be bought: those from the same pool and of the
-// same capacity type, with the same daemons, and with the same values of all labels that the node's pods depend on.
+// same capacity type that the same commitment pays for, or none, with the same daemons, and with the same values of all labels that the node's pods depend on.
 type Compatibility struct {
 	catalog   *Catalog
 	candidate int
@@ -32,8 +32,7 @@ func (c *Catalog) Compatibility(b int, fixed []string) *Compatibility {
 
 // Offer reports whether the offering and the daemons of a candidate of the same pool are compatible.
 func (l *Compatibility) Offer(b int) bool {
-	x, y := &l.catalog.Candidates[l.candidate], &l.catalog.Candidates[b]
-	return x.Offer.CapacityType == y.Offer.CapacityType && x.Offer.ReservationID == y.Offer.ReservationID && l.Labels(b)
+	return l.catalog.wayOf(l.candidate) == l.catalog.wayOf(b) && l.Labels(b)
 }
 
 // Labels reports whether a candidate of the same pool, of any capacity type, has the same daemons and the same values of the offering's

@@ -16,7 +16,7 @@ func (c *Catalog) Prune(items []Item) []int {
 	// zones, only the cheapest matters.
 	type same struct {
 		class, room, pool int
-		reservation       string
+		way               way
 		lasting           bool
 	}
 	classes := map[string]int{}
@@ -43,7 +43,8 @@ func (c *Catalog) Prune(items []Item) []int {
 			columns, members = append(columns, column.Clone()), append(members, nil)
 		}
 		x := &c.Candidates[b]
-		k := same{class, x.Room, x.Pool, x.Offer.ReservationID, x.Lasting()}
+		w := way{reservation: x.Offer.ReservationID, covered: x.covered}
+		k := same{class, x.Room, x.Pool, w, x.Lasting()}
 		if at, known := cheapest[k]; !known {
 			cheapest[k] = len(members[class])
 			members[class] = append(members[class], b)
