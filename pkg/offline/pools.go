@@ -52,7 +52,7 @@ func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
 	class := s.NodeClass.GroupKind()
 	out := &shop{catalog: s.Catalog, types: map[string]typesOf{}, objects: karpenter.StaticObjects{
 		NodeClass: s.NodeClass, Pools: own(manifest.All[*karpv1.NodePool](set), class), Classes: classesOf(set, class), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
-		Claims: claimsOf(set, &s.NodeClass), Profiles: s.Pools,
+		Claims: claimsOf(set, &s.NodeClass), Profiles: s.Pools, Limits: s.Limits, ManagedBy: s.ManagedBy,
 	}}
 	templates := map[string]*legacy.AWSNodeTemplate{}
 	for _, t := range manifest.All[*legacy.AWSNodeTemplate](set) {
@@ -73,6 +73,15 @@ func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
 		}
 	}
 	return out, problems
+}
+
+// TotalOf returns the limit of all pools that the settings have, and what nodes of the set use of it; nil: there is none.
+func TotalOf(set *manifest.Set, s *Settings) *capacity.Total {
+	if len(s.Limits) == 0 {
+		return nil
+	}
+	objects := karpenter.StaticObjects{Claims: claimsOf(set, &s.NodeClass), Limits: s.Limits, ManagedBy: s.ManagedBy}
+	return objects.Total()
 }
 
 // own leaves out objects of other providers.
@@ -98,8 +107,12 @@ func claimsOf(set *manifest.Set, kind *cloudprovider.NodeClassKind) []*capacity.
 	}
 	for _, n := range manifest.All[*corev1.Node](set) {
 		if pool := n.Labels[karpv1.NodePoolLabelKey]; pool != "" && label.Managed(n) && !claimed[n.Name] {
-			out = append(out, &capacity.Claim{Name: n.Name, Pool: pool, NodeName: n.Name, Launched: true, Registered: true, Initialized: true,
-				Capacity: capacity.ResourcesOf(n.Status.Capacity)})
+			c := &capacity.Claim{Name: n.Name, Pool: pool, NodeName: n.Name, Launched: true, Registered: true, Initialized: true,
+				Capacity: capacity.ResourcesOf(n.Status.Capacity)}
+			if by, named := n.Labels[objects.LabelManagedBy]; named {
+				c.Labels = map[string]string{objects.LabelManagedBy: by}
+			}
+			out = append(out, c)
 		}
 	}
 	return out

@@ -185,6 +185,11 @@ func (p *printer) sum(r *Report, wide bool) {
 	}
 	p.printf("\n")
 	p.without(r)
+	for _, l := range r.Limits {
+		sum := l.Used.DeepCopy()
+		sum.Add(l.Planned)
+		p.printf("Limit of all pools: %s %s of %s, nodes to launch included (limits of ProvisionArgs)\n", l.Resource, sum.String(), l.Limit.String())
+	}
 	if r.Reserved > 0 {
 		p.printf("%s for instances that are being launched already\n", waitFor(r.Reserved))
 	}

@@ -19,7 +19,7 @@ type market struct {
 	// offers are the catalog's candidates worth buying, cheapest first; sold are the same for the packing.
 	offers []int
 	sold   []packing.Candidate
-	// left is what is left of pool limits and capacity reservations.
+	// left is what is left of limits and capacity reservations.
 	left    []int64
 	settled bool // see settle
 	bound   float64
@@ -46,7 +46,7 @@ type packed struct {
 const maxPacks = 200_000
 
 func newMarket(view *capacity.View, ks *kinds, mentions *catalog.Mentions, o *Options, mem *memory) *market {
-	m := &market{kinds: ks, memory: mem, catalog: mem.catalog.Catalog(view.Pools, &o.Prices, mentions)}
+	m := &market{kinds: ks, memory: mem, catalog: mem.catalog.Catalog(view.Pools, capacity.TotalOf(view.Pools), &o.Prices, mentions)}
 	m.daemons = m.catalog.AddDaemons(view.DaemonSets, ks.dims)
 	m.left = m.catalog.Left()
 	m.match(o)

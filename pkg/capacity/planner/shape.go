@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
@@ -75,24 +77,37 @@ func (r *run) shapesWithin(strict map[int]bool) {
 	}
 }
 
-// overLimit returns the pools whose limits the nodes would exceed if each became its largest offering.
+// overLimit returns the pools whose limits the nodes would exceed if each became its largest offering; all of them if that would exceed a limit
+// of all pools.
 func (r *run) overLimit() map[int]bool {
 	left := slices.Clone(r.allBudgets)
 	over := map[int]bool{}
+	all := false
 	for _, n := range r.nodes[r.existing:] {
 		s := n.shape
 		if s == nil {
 			continue
 		}
 		pool := r.catalog.Candidates[n.candidate].Pool
-		for name, budget := range r.catalog.Pools[pool].LimitBudgets {
-			amount := s.template.Largest[name]
-			if name == capacity.ResourceNodes {
-				amount = 1
+		exceeds := func(budgets map[corev1.ResourceName]int) (yes bool) {
+			for name, budget := range budgets {
+				amount := s.template.Largest[name]
+				if name == capacity.ResourceNodes {
+					amount = 1
+				}
+				left[budget] = capacity.SatAdd(left[budget], -amount)
+				yes = yes || left[budget] < 0
 			}
-			if left[budget] = capacity.SatAdd(left[budget], -amount); left[budget] < 0 {
-				over[pool] = true
-			}
+			return yes
+		}
+		if exceeds(r.catalog.Pools[pool].LimitBudgets) {
+			over[pool] = true
+		}
+		all = exceeds(r.catalog.TotalBudgets) || all
+	}
+	for pool := range r.catalog.Pools {
+		if all {
+			over[pool] = true
 		}
 	}
 	return over

@@ -21,10 +21,13 @@ type Catalog struct {
 	dims       *Dims
 	// Tiers are the candidates by weight of their pools, highest first.
 	Tiers []packing.Bits
-	// budgets is the number of budgets: pool limits and capacity reservations are numbered together. reserved is how many instances a capacity
+	// budgets is the number of budgets: limits and capacity reservations are numbered together. reserved is how many instances a capacity
 	// reservation has left, by its number.
 	budgets  int
 	reserved map[int]int
+	// Total is the limit of all pools together, nil: there is none; TotalBudgets are the numbers of its budgets.
+	Total        *capacity.Total
+	TotalBudgets map[corev1.ResourceName]int
 	// Special are the candidates of special hardware.
 	Special packing.Bits
 	// Surcharged: there are candidates whose price is raised by leavingCosts.
@@ -102,9 +105,15 @@ func (c *Catalog) Label(b int, key string) (string, bool) {
 	return v, ok
 }
 
-// newCatalog lists what can be bought. mentioned are the labels that the demand asks for.
-func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions) *Catalog {
-	c := &Catalog{matched: map[string]packing.Bits{}}
+// newCatalog lists what can be bought within the limit of all pools; nil: there is none. mentioned are the labels that the demand asks for.
+func newCatalog(pools []*capacity.Pool, total *capacity.Total, opts *capacity.Options, mentioned *Mentions) *Catalog {
+	c := &Catalog{matched: map[string]packing.Bits{}, Total: total, TotalBudgets: map[corev1.ResourceName]int{}}
+	if total != nil {
+		for _, name := range slices.Sorted(maps.Keys(total.Limits)) {
+			c.TotalBudgets[name] = c.budgets
+			c.budgets++
+		}
+	}
 	size := 0
 	for _, p := range pools {
 		for _, t := range p.Types {
@@ -157,6 +166,9 @@ func (c *Catalog) Left() []int64 {
 			out[budget] = capacity.SatAdd(p.Limits[name], capacity.SatMul(p.Used[name], -1))
 		}
 	}
+	for name, budget := range c.TotalBudgets {
+		out[budget] = c.Total.Left(name)
+	}
 	for budget, n := range c.reserved {
 		out[budget] = int64(n)
 	}
@@ -189,7 +201,20 @@ func (c *Catalog) addCandidates(p *PoolOffers, v int, opts *capacity.Options) {
 	}
 }
 
-// addUses sets what each candidate takes from its pool's limits and from its capacity reservation.
+// Limited reports whether a limit applies to the pool: its own, or that of all pools.
+func (c *Catalog) Limited(p *PoolOffers) bool { return len(p.LimitBudgets)+len(c.TotalBudgets) > 0 }
+
+// OfTotal reports whether a budget is one of the limit of all pools.
+func (c *Catalog) OfTotal(budget int) bool {
+	for _, b := range c.TotalBudgets {
+		if b == budget {
+			return true
+		}
+	}
+	return false
+}
+
+// addUses sets what each candidate takes from its pool's limits, from that of all pools and from its capacity reservation.
 func (c *Catalog) addUses() {
 	c.reserved = map[int]int{}
 	reservations := map[string]int{}
@@ -199,12 +224,14 @@ func (c *Catalog) addUses() {
 		p, typ := c.Pools[x.Pool], c.TypeOf(b)
 		if b == 0 || c.Candidates[b-1].Pool != x.Pool || c.TypeOf(b-1) != typ {
 			uses = nil
-			for _, name := range slices.Sorted(maps.Keys(p.LimitBudgets)) {
-				amount := typ.Capacity[name]
-				if name == capacity.ResourceNodes {
-					amount = 1
+			for _, budgets := range []map[corev1.ResourceName]int{p.LimitBudgets, c.TotalBudgets} {
+				for _, name := range slices.Sorted(maps.Keys(budgets)) {
+					amount := typ.Capacity[name]
+					if name == capacity.ResourceNodes {
+						amount = 1
+					}
+					uses = append(uses, packing.Use{Budget: budgets[name], Amount: amount})
 				}
-				uses = append(uses, packing.Use{Budget: p.LimitBudgets[name], Amount: amount})
 			}
 		}
 		x.uses = uses

@@ -20,15 +20,17 @@ type Memory struct {
 // maxMatched limits the number of different asks for which a catalog caches the result.
 const maxMatched = 4096
 
-func (m *Memory) Catalog(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions) *Catalog {
-	id := catalogID(pools, opts, mentioned)
+// Catalog returns what can be bought within the pools' own limits and that of all pools together; nil: that one isn't considered.
+func (m *Memory) Catalog(pools []*capacity.Pool, total *capacity.Total, opts *capacity.Options, mentioned *Mentions) *Catalog {
+	id := catalogID(pools, total, opts, mentioned)
 	if m.last != nil && m.id == id && len(m.last.matched) < maxMatched && slices.EqualFunc(m.types, pools, sameTypes) {
 		for i, p := range m.last.Pools {
 			p.Pool = pools[i] // the use of its limits may have changed
 		}
+		m.last.Total = total
 		return m.last
 	}
-	m.last, m.id, m.types = newCatalog(pools, opts, mentioned), id, nil
+	m.last, m.id, m.types = newCatalog(pools, total, opts, mentioned), id, nil
 	for _, p := range pools {
 		m.types = append(m.types, p.Types)
 	}
@@ -40,12 +42,20 @@ func sameTypes(types []*capacity.InstanceType, p *capacity.Pool) bool {
 }
 
 // catalogID returns everything that a catalog depends on, except the types.
-func catalogID(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions) string {
+func catalogID(pools []*capacity.Pool, total *capacity.Total, opts *capacity.Options, mentioned *Mentions) string {
 	k := make(capacity.KeyBytes, 0, 1024)
 	k.Text(strconv.FormatFloat(opts.NodeSurcharge, 'g', -1, 64))
 	k.Count(len(opts.PriceFactor))
 	for _, family := range slices.Sorted(maps.Keys(opts.PriceFactor)) {
 		k.Text(family, strconv.FormatFloat(opts.PriceFactor[family], 'g', -1, 64))
+	}
+	if total == nil {
+		k.Count(0)
+	} else {
+		k.Count(len(total.Limits))
+		for _, name := range slices.Sorted(maps.Keys(total.Limits)) {
+			k.Text(string(name))
+		}
 	}
 	k.Count(len(pools))
 	for _, p := range pools {
