@@ -1,7 +1,9 @@
 package planner
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -106,24 +108,25 @@ func worldWithin(t testing.TB, seed uint64, slack float64) *capacity.View {
 	v := dice{rand.New(rand.NewPCG(seed, 1))}.world(t)
 	d := dice{rand.New(rand.NewPCG(seed, 3))}
 	limits, used := capacity.Resources{}, capacity.Resources{}
-	for name, most := range map[corev1.ResourceName]int{"cpu": 80_000, "memory": 200 << 30, capacity.ResourceNodes: 8, "nvidia.com/gpu": 2} {
+	most := map[corev1.ResourceName]float64{"cpu": 80_000, "memory": 200 << 30, capacity.ResourceNodes: 8, "nvidia.com/gpu": 2}
+	for _, name := range slices.Sorted(maps.Keys(most)) {
 		if d.one(2) {
-			limits[name] = int64(slack * d.Float64() * float64(most))
+			limits[name] = int64(slack * (1 + d.Float64()) * most[name] / 2)
 			used[name] = int64(d.Float64() * 0.3 * float64(limits[name]))
 		}
-		if d.one(12) {
+		if d.one(12) && slack <= 1 {
 			used[name] = 2 * limits[name] // lowered
 		}
 	}
 	return sharing(v, limits, used)
 }
 
-// Plans never exceed the limit of all pools, whatever else constrains them; a limit that they would not reach changes nothing of them, and one
-// that they would reach leaves pods without a node for a reason that names it.
+// Plans never exceed the limit of all pools, whatever else constrains them, and a limit that they would not reach changes nothing of them: neither
+// nodes nor reasons.
 func TestRandomWorldsWithinTheLimitOfAllPools(t *testing.T) {
 	reached, kept := 0, 0
-	for seed := range uint64(300) {
-		opts := capacity.Options{Effort: int(seed%3) * 1000}
+	for seed := range uint64(150) {
+		opts := capacity.Options{Effort: int(seed%3) * 300}
 		v := worldWithin(t, seed, 1)
 		free := worldWithin(t, seed, 1)
 		for _, p := range free.Pools {
@@ -146,11 +149,11 @@ func TestRandomWorldsWithinTheLimitOfAllPools(t *testing.T) {
 			}
 		}
 		// Far away from every plan it changes nothing either.
-		if diff := cmp.Diff(summary(without), summary(planner.Plan(worldWithin(t, seed, 1e6), opts))); diff != "" && !usedUp(worldWithin(t, seed, 1e6).Pools[0].Total, v.Pools) {
+		if diff := cmp.Diff(summary(without), summary(planner.Plan(worldWithin(t, seed, 1e6), opts))); diff != "" {
 			t.Fatalf("world %d: a limit far away changes the plan (-without +with):\n%s", seed, diff)
 		}
 	}
-	if reached < 50 || kept < 50 {
+	if reached < 30 || kept < 30 {
 		t.Errorf("%d worlds reach the limit, %d don't: too few for a test", reached, kept)
 	}
 }
