@@ -17,6 +17,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
@@ -157,6 +158,7 @@ func without(p *schedulerapi.KubeSchedulerProfile, plugins []string) {
 // apply copies the configuration's settings into those of a plan.
 func (c *schedulerConfig) apply(s *offline.Settings) {
 	s.Profiles, s.Pools, s.NamespaceSelector = c.profiles, c.pools, c.namespaces
+	s.Limits, s.ManagedBy = capacity.ResourcesOf(c.args.Limits), c.args.Name
 	s.Coscheduling, s.Warnings = c.coscheduling, c.warnings
 	s.Legacy = nodeclass.Legacy{DefaultInstanceProfile: c.args.DefaultInstanceProfile}
 	s.Plan.IgnorePreferences = c.args.PreferencePolicy == provision.PreferenceIgnore

@@ -71,7 +71,7 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	}
 	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
 	p := &parts{client: client, events: podevents.New(recorder), external: karpenter.NewExternalController(client, d.clock)}
-	if p.store, err = store.New(asJSON(cc.KubeConfig), d.cloud.nodeClass, p.sources(cc), recorder, d.clock); err != nil {
+	if p.store, err = store.New(asJSON(cc.KubeConfig), d.cloud.nodeClass, p.sources(cc, profiles[0].args), recorder, d.clock); err != nil {
 		return nil, err
 	}
 	if err := pools(p.store, d.cloud, profiles); err != nil {
@@ -93,10 +93,11 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	return p, nil
 }
 
-// sources are what the store asks other parts for, which don't exist yet when it is built.
-func (p *parts) sources(cc *schedulerserverconfig.CompletedConfig) store.Sources {
+// sources are what the store asks other parts for, which don't exist yet when it is built, and the settings that it keeps.
+func (p *parts) sources(cc *schedulerserverconfig.CompletedConfig, args *provision.Args) store.Sources {
 	return store.Sources{
-		Hold: p.external.Hold, Kube: p.client, GuardNamespace: cc.ComponentConfig.LeaderElection.ResourceNamespace,
+		Limits: capacity.ResourcesOf(args.Limits),
+		Hold:   p.external.Hold, Kube: p.client, GuardNamespace: cc.ComponentConfig.LeaderElection.ResourceNamespace,
 		Shared:        func(labels map[string]string) string { return p.peers.Shared(labels) },
 		ClusterCA:     func() (ca string, known bool) { return p.provider.ClusterCA() },
 		InstanceTypes: func(class string) ([]*capacity.InstanceType, error) { return p.provider.InstanceTypes(class) },

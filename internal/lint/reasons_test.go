@@ -21,6 +21,7 @@ var reasonsIn = map[string][]string{
 	"pkg/capacity/ledger/awaken.go":                 nil,
 	"pkg/capacity/class_of.go":                      {"ClassOf", "bindTime"},
 	"pkg/capacity/planner/refuse.go":                nil,
+	"pkg/capacity/planner/total.go":                 {"totalReason"},
 	"pkg/capacity/planner/forbidden.go":             {"byFilters"},
 	"pkg/capacity/planner/topology/spread.go":       {"Refusal"},
 	"pkg/capacity/planner/topology/affinity.go":     {"Refusal"},

@@ -277,6 +277,8 @@ var (
 	ErrInstanceNotFound = errors.New("instance not found")
 	// ErrOverLimit: the claim would exceed one of its pool's limits.
 	ErrOverLimit = errors.New("over the pool's limit")
+	// ErrOverTotal: the claim would exceed a limit of all pools together.
+	ErrOverTotal = errors.New("over the limit of all pools")
 	// ErrOwnerUnknown: nothing may be launched, changed or terminated before it is known whether another controller owns nodes and claims.
 	ErrOwnerUnknown = errors.New("it is not known yet whether Karpenter is active in this cluster")
 	// ErrThrottled: the cloud throttles requests.

@@ -28,6 +28,8 @@ type Pool struct {
 	Unread bool
 	// Limits is the maximum of Used plus what is planned. A resource not listed is not limited. ResourceNodes counts nodes.
 	Limits Resources
+	// Total is the limit of all pools together, which holds besides the pool's own; nil: there is none. The pools of a View share it.
+	Total *Total
 	// MaxDollars is how many dollars per hour the pool's nodes may cost; 0: any amount.
 	MaxDollars float64
 	// ZoneBalance is how much dearer than its cheapest offering a new node may be for the sake of even zones, as a fraction: 0.1 is 10 %. With 0 only
@@ -43,6 +45,30 @@ type Pool struct {
 	Paused string
 	// Unready says why the pool can't be used now (its own condition or its node class's); empty if it can.
 	Unready string
+}
+
+// Total is what the nodes of all pools together may use, and what they use. It must not be changed.
+type Total struct {
+	// Limits is the maximum of Used plus what is planned, in the units of Pool.Limits. A resource not listed is not limited.
+	Limits Resources
+	// Used counts as Pool.Used does, also nodes of pools that are gone.
+	Used Resources
+}
+
+// TotalOf returns the limit that the pools share; nil: there is none.
+func TotalOf(pools []*Pool) *Total {
+	for _, p := range pools {
+		if p.Total != nil {
+			return p.Total
+		}
+	}
+	return nil
+}
+
+// Left returns how much of a limited resource is left; 0 also if nodes use more than the limit, because it was lowered: nodes that have nothing of
+// the resource can still be launched.
+func (t *Total) Left(name corev1.ResourceName) int64 {
+	return max(0, SatAdd(t.Limits[name], SatMul(t.Used[name], -1)))
 }
 
 // Serves reports whether nodes of the pool may be launched for pods of the scheduler; "" stands for pods without a scheduler, such as

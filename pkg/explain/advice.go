@@ -111,6 +111,8 @@ var advices = []Advice{
 	{"launches are paused since ...", "instances have failed one after the other", "mend the cause at the end of the message; then: dovetail retry (docs/guard.md)"},
 	{"NodeClaims can't be read: ...", "", "usually RBAC: apply the roles of this version"},
 	{"the node is being removed", "it is cordoned, and will be drained", "nothing"},
+	{"the nodes of all pools, planned ones included, use ... of ... (limits of ProvisionArgs)", "a limit of all pools together (docs/configuration.md)", "raise it, or wait until nodes end"},
+	{"over the limit of all pools: they use ... of ... (limits of ProvisionArgs), up to ... more needed", "a limit of all pools together, of which another plan has used more meanwhile", "raise it, or wait until nodes end"},
 	{"limit of ... reached: ... left", "spec.limits of the pool", "raise it, or wait until nodes end"},
 	{"node ... was not launched: ...", "", "what EC2 says: InsufficientInstanceCapacity passes by itself; UnauthorizedOperation needs a permission (docs/aws.md); VcpuLimitExceeded needs a quota"},
 	{"taint ... is not tolerated", "the pool taints its nodes", "a toleration on the pod, or another pool"},

@@ -138,6 +138,7 @@ var kept = []consolidation.Kept{
 	{Kind: consolidation.Paying, Saves: 0.1, Accrued: 0.02, Cost: 0.05},
 	{Kind: consolidation.Budget, Reason: "Underutilized"},
 	{Kind: consolidation.Limit, Name: "default"},
+	{Kind: consolidation.TotalLimit},
 	{Kind: consolidation.Flexibility, Count: 3, Needed: 15},
 	{Kind: consolidation.Covered, Name: "compute-sp"},
 	{Kind: consolidation.RollOut, Message: "the first new node has yet to prove itself"},

@@ -52,6 +52,7 @@ var keptAdvice = map[consolidation.Kind]string{
 	consolidation.Paying:          "wait: the move is due when it has paid",
 	consolidation.Budget:          "wait; or larger spec.disruption.budgets of the pool",
 	consolidation.Limit:           "a higher limit in spec.limits of that pool",
+	consolidation.TotalLimit:      "a higher limit in limits of ProvisionArgs, or wait until nodes end",
 	consolidation.Flexibility:     "more instance types in the pool, or a smaller " + objects.AnnotationSpotFlexibility,
 	consolidation.RollOut:         "wait for the first new node to prove that it works",
 	consolidation.Covered:         "nothing: the commitment is paid whether the node uses it or not",

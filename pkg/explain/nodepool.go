@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
+	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
 
 // Kinds of answers about pools.
@@ -58,6 +59,7 @@ func (c *Cluster) NodePool(name string) (*Answer, error) {
 	}
 	a.section("What isn't as it should be", cond...)
 	a.table("Limits", []string{"RESOURCE", "USED", "LIMIT", "LEFT"}, limits(np, used))
+	a.table("Limits of all pools together (limits of ProvisionArgs)", []string{"RESOURCE", "USED", "LIMIT", "LEFT"}, totalLimits(offline.TotalOf(c.Set, &c.Settings)))
 	line := fmt.Sprintf("%s, %s/h at list price", plural(nodes, "node"), dollars(perHour))
 	if unpriced > 0 {
 		line += fmt.Sprintf(" (the prices of %d are unknown)", unpriced)
@@ -96,6 +98,11 @@ func (c *Cluster) poolState(a *Answer, np *karpv1.NodePool, class status.Object,
 		}
 	}
 	ready := conditionOf(np.Status.Conditions, "Ready")
+	for _, row := range totalLimits(offline.TotalOf(c.Set, &c.Settings)) {
+		if row[3] == "0" || row[3] == "0.0 GiB" {
+			a.Kind, a.Summary = PoolLimit, fmt.Sprintf("launches no more nodes: limit of %s %s of all pools together reached (limits of ProvisionArgs)", row[0], row[2])
+		}
+	}
 	for _, row := range limits(np, used) {
 		if row[3] == "0" || row[3] == "0.0 GiB" {
 			a.Kind, a.Summary = PoolLimit, fmt.Sprintf("launches no more nodes: limit of %s %s reached (spec.limits)", row[0], row[2])
@@ -212,10 +219,22 @@ func (c *Cluster) poolCovered(pool string) (lines []string) {
 	return lines
 }
 
-// limits returns the rows of the table of limits.
-func limits(np *karpv1.NodePool, used corev1.ResourceList) (rows [][]string) {
-	for _, name := range slices.Sorted(maps.Keys(np.Spec.Limits)) {
-		limit := np.Spec.Limits[name]
+// limits returns the rows of the table of a pool's limits.
+func limits(np *karpv1.NodePool, used corev1.ResourceList) [][]string {
+	return limitRows(corev1.ResourceList(np.Spec.Limits), used)
+}
+
+// totalLimits returns the rows of the table of the limits of all pools; nil: there are none.
+func totalLimits(total *capacity.Total) [][]string {
+	if total == nil {
+		return nil
+	}
+	return limitRows(total.Limits.List(), total.Used.List())
+}
+
+func limitRows(limits, used corev1.ResourceList) (rows [][]string) {
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		limit := limits[name]
 		left := limit.DeepCopy()
 		left.Sub(used[name])
 		if left.Sign() < 0 {

@@ -33,6 +33,8 @@ type Overview struct {
 	// Running is the number of pods on nodes, Waiting are those without one.
 	Running int
 	Waiting []Waiting
+	// Limits says what is used of each limit of all pools together: "cpu 96 of 100".
+	Limits []string
 	// HeldBack names what keeps pools from launching nodes.
 	HeldBack []string
 }
@@ -70,6 +72,9 @@ func (c *Cluster) Overview(ctx context.Context) (*Overview, error) {
 	c.nodes(o)
 	if err := c.waitingPods(ctx, o); err != nil {
 		return nil, err
+	}
+	for _, row := range totalLimits(offline.TotalOf(c.Set, &c.Settings)) {
+		o.Limits = append(o.Limits, fmt.Sprintf("%s %s of %s", row[0], row[1], row[2]))
 	}
 	for _, np := range manifest.All[*karpv1.NodePool](c.Set) {
 		if why := c.heldBack(np.Name); why != "" {

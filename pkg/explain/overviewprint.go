@@ -22,6 +22,9 @@ func (o *Overview) WriteWithin(w io.Writer, width int) error {
 	for _, line := range o.Money() {
 		b.WriteString(wrapped(line, width) + "\n")
 	}
+	if len(o.Limits) > 0 {
+		b.WriteString(wrapped("Limit of all pools: "+strings.Join(o.Limits, ", ")+" (limits of ProvisionArgs)", width) + "\n")
+	}
 	for _, why := range o.HeldBack {
 		b.WriteString(wrapped("Launches are held back: "+why, width) + "\n")
 	}

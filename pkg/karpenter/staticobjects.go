@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // StaticObjects holds pools and the objects that belong to them, read from files instead of a watch.
@@ -25,6 +26,9 @@ type StaticObjects struct {
 	Claims []*capacity.Claim
 	// Profiles are as in derived.Objects.SetProfiles: their pools and classes are included, and they decide which pods each pool is for.
 	Profiles []Profile
+	// Limits hold for the nodes of all pools together, as in NewUsage. ManagedBy is the name of the Dovetail whose nodes count against them.
+	Limits    capacity.Resources
+	ManagedBy string
 }
 
 // Class returns the node class with that name, or nil.
@@ -67,15 +71,26 @@ func (h *StaticObjects) Problems() []error {
 	return out
 }
 
+// Total returns the limit of all pools and what nodes of this Dovetail use of it; nil: there is none.
+func (h *StaticObjects) Total() *capacity.Total {
+	ours := NewUsage(h.Limits)
+	for _, c := range h.Claims {
+		if c.Labels[objects.LabelManagedBy] == h.ManagedBy {
+			ours.Set(c, false)
+		}
+	}
+	return ours.Total()
+}
+
 // Capacity returns the pools as Store.Pools does, and a note for each overlay that is not applied because it conflicts with another.
 func (h *StaticObjects) Capacity(types func(nodeClass string) ([]*capacity.InstanceType, error)) (pools []*capacity.Pool, notes []string) {
-	used, overlaid := NewUsage(), NewOverlays()
+	used, overlaid, total := NewUsage(nil), NewOverlays(), h.Total()
 	for _, c := range h.Claims {
 		used.Set(c, false)
 	}
 	for _, np := range h.NodePools() {
 		p := Profiles(h.Profiles).PoolFor(np, h.NodeClass.GroupKind())
-		p.Used = maps.Clone(used.Takes(np.Name))
+		p.Used, p.Total = maps.Clone(used.Takes(np.Name)), total
 		pools = append(pools, p)
 	}
 	pools = WithTypes(pools, h.NodeClass.Kind, h.Class, types)

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
@@ -19,6 +21,8 @@ import (
 type Usage struct {
 	counted map[string]counted // by claim
 	pools   map[string]*poolUse
+	// limits hold for the claims of all pools together, which take all.
+	limits, all capacity.Resources
 }
 
 // counted is what one claim adds to the sums of its pool. reserved: the claim is not written yet.
@@ -36,8 +40,10 @@ type poolUse struct {
 	claims     int
 }
 
-// NewUsage returns a value that counts no claim.
-func NewUsage() Usage { return Usage{counted: map[string]counted{}, pools: map[string]*poolUse{}} }
+// NewUsage returns a value that counts no claim. limits hold for the claims of all pools together; a resource not listed is not limited.
+func NewUsage(limits capacity.Resources) Usage {
+	return Usage{counted: map[string]counted{}, pools: map[string]*poolUse{}, limits: limits, all: capacity.Resources{}}
+}
 
 // Set counts a claim as it is now, instead of what it counted for before.
 func (u *Usage) Set(c *capacity.Claim, reserved bool) {
@@ -51,6 +57,7 @@ func (u *Usage) Set(c *capacity.Claim, reserved bool) {
 	}
 	p.claims++
 	p.takes.Add(one.takes, 1)
+	u.all.Add(one.takes, 1)
 	if one.launched {
 		p.has.Add(one.takes, 1)
 	}
@@ -63,6 +70,7 @@ func (u *Usage) Drop(name string) {
 		return
 	}
 	delete(u.counted, name)
+	u.all.Sub(one.takes)
 	p := u.pools[one.pool]
 	if p.claims--; p.claims == 0 {
 		delete(u.pools, one.pool)
@@ -90,17 +98,66 @@ func (u *Usage) Has(pool string) capacity.Resources {
 	return nil
 }
 
-// Over returns which limit one more claim would exceed, as a capacity.ErrOverLimit; nil: none.
+// Total returns the limit of all pools and what their claims use of it; nil: there is none.
+func (u *Usage) Total() *capacity.Total {
+	if len(u.limits) == 0 {
+		return nil
+	}
+	total := &capacity.Total{Limits: u.limits, Used: capacity.Resources{}}
+	for name := range u.limits {
+		total.Used[name] = u.all[name]
+	}
+	return total
+}
+
+// Over returns which limit of its pool one more claim would exceed, as a capacity.ErrOverLimit; nil: none.
 func (u *Usage) Over(limits capacity.Resources, c *capacity.Claim) error {
-	used := u.Takes(c.Pool)
-	asks := c.Takes()
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		if asks[name] > 0 && used[name]+asks[name] > limits[name] {
-			amount := func(v int64) string { q := capacity.Resources{name: v}.List()[name]; return q.String() }
-			return fmt.Errorf("%w: limit of %s %s reached: %s left, up to %s needed", capacity.ErrOverLimit, name, amount(limits[name]), amount(max(0, limits[name]-used[name])), amount(asks[name]))
-		}
+	limits, used, asks := withSpare(limits, c), u.Takes(c.Pool), c.Takes()
+	if name, over := exceeded(limits, used, asks); over {
+		return fmt.Errorf("%w: limit of %s %s reached: %s left, up to %s needed", capacity.ErrOverLimit, name, amount(name, limits[name]), amount(name, max(0, limits[name]-used[name])), amount(name, asks[name]))
 	}
 	return nil
+}
+
+// OverTotal returns which limit of all pools together one more claim would exceed, as a capacity.ErrOverTotal; nil: none.
+func (u *Usage) OverTotal(c *capacity.Claim) error {
+	if len(u.limits) == 0 {
+		return nil
+	}
+	asks := c.Takes()
+	if name, over := exceeded(withSpare(u.limits, c), u.all, asks); over {
+		return fmt.Errorf("%w: they use %s %s of %s (limits of ProvisionArgs), up to %s more needed", capacity.ErrOverTotal, name, amount(name, u.all[name]), amount(name, u.limits[name]), amount(name, asks[name]))
+	}
+	return nil
+}
+
+// exceeded returns the first resource, by name, of which more would be used than a limit allows. What asks for nothing of a resource exceeds no
+// limit.
+func exceeded(limits, used, asks capacity.Resources) (name corev1.ResourceName, over bool) {
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		if asks[name] > 0 && used[name]+asks[name] > limits[name] {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// withSpare returns the limits that hold for a claim: one node more for one that takes the place of another. Otherwise no node could be replaced
+// in static pools whose replicas use up the limit of nodes.
+func withSpare(limits capacity.Resources, c *capacity.Claim) capacity.Resources {
+	most, limited := limits[capacity.ResourceNodes]
+	if !limited || !c.Spare {
+		return limits
+	}
+	limits = limits.Clone()
+	limits[capacity.ResourceNodes] = most + 1
+	return limits
+}
+
+// amount returns an amount of a resource for people.
+func amount(name corev1.ResourceName, v int64) string {
+	q := capacity.Resources{name: v}.List()[name]
+	return q.String()
 }
 
 // Counts reports whether a claim is counted, and whether it is only reserved.

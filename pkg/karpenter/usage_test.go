@@ -16,7 +16,7 @@ import (
 func TestUsageIsTheSumOfItsClaims(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		u := NewUsage()
+		u := NewUsage(capacity.Resources{"cpu": 1, capacity.ResourceNodes: 1})
 		now := map[string]*capacity.Claim{}
 		amount := func() capacity.Resources {
 			out := capacity.Resources{}
@@ -41,12 +41,14 @@ func TestUsageIsTheSumOfItsClaims(t *testing.T) {
 			now[name] = c
 			u.Set(c, r.IntN(2) == 0)
 		}
-		takes, has := map[string]capacity.Resources{}, map[string]capacity.Resources{}
+		takes, has, all := map[string]capacity.Resources{}, map[string]capacity.Resources{}, capacity.Resources{"cpu": 0, capacity.ResourceNodes: 0}
 		for _, c := range now {
 			if takes[c.Pool] == nil {
 				takes[c.Pool], has[c.Pool] = capacity.Resources{}, capacity.Resources{}
 			}
 			takes[c.Pool].Add(c.Takes(), 1)
+			all["cpu"] += c.Takes()["cpu"]
+			all[capacity.ResourceNodes]++
 			if c.Launched {
 				has[c.Pool].Add(c.Takes(), 1)
 			}
@@ -54,6 +56,9 @@ func TestUsageIsTheSumOfItsClaims(t *testing.T) {
 		gotTakes, gotHas := map[string]capacity.Resources{}, map[string]capacity.Resources{}
 		for pool := range u.pools {
 			gotTakes[pool], gotHas[pool] = u.Takes(pool), u.Has(pool)
+		}
+		if diff := cmp.Diff(all, u.Total().Used); diff != "" {
+			t.Fatalf("seed %d: use of all pools (-added up +kept up):\n%s", seed, diff)
 		}
 		same := cmpopts.IgnoreMapEntries(func(_ corev1.ResourceName, v int64) bool { return v == 0 })
 		if diff := cmp.Diff([]any{takes, has}, []any{gotTakes, gotHas}, same); diff != "" {

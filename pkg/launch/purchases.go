@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -52,9 +53,9 @@ func (b *purchases) buy(p *provisioning.Proposal, book func(claims map[string]*c
 	return out
 }
 
-// reserve makes the claims of a proposal's nodes, counts them against the limits of their pools, and records them with the spending guard.
+// reserve makes the claims of a proposal's nodes, counts them against the limits of their pools and of all pools, and records them with the spending guard.
 // It removes from the plan the nodes that can't be bought: those that the guard stops, those that exceed the number of claims in flight, and
-// those whose pool has less left of its limits than when the plan was made, because others have used it or the limit was lowered. What
+// those for which less is left of these limits than when the plan was made, because others have used it or the limit was lowered. What
 // remains has not been verified without them.
 //
 // forSpot are the nodes that are bought on demand for want of spot capacity, by ID.
@@ -83,6 +84,9 @@ func (b *purchases) reserve(p *provisioning.Proposal, forSpot map[string]bool) p
 			over[nodes[i].ID] = capacity.Removal{Message: err.Error()}
 			if waits(p) {
 				b.relief.Limited(nodes[i].Pool.Name)
+				if errors.Is(err, capacity.ErrOverTotal) {
+					b.relief.TotalLimited()
+				}
 			}
 		}
 	}

@@ -46,6 +46,9 @@ type Settings struct {
 	// Pools are the profiles' settings about pools; Legacy converts the cloud's settings of Provisioners.
 	Pools  []karpenter.Profile
 	Legacy karpenter.LegacyCloud
+	// Limits hold for the nodes of all pools together. Nodes of the Dovetail with the name ManagedBy count against them.
+	Limits    capacity.Resources
+	ManagedBy string
 	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
 	NamespaceSelector labels.Selector
 	// NoVerify skips verification by the scheduler's filters: the plan is taken as it is.
@@ -128,6 +131,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 	if why := withoutCoscheduling(d.waiting); why != "" && !s.Coscheduling {
 		r.Warnings = append(r.Warnings, why)
 	}
+	r.limits(capacity.TotalOf(view.Pools), plan)
 	r.PlanMillis, r.VerifyMillis, r.Verified = millis(spent.planning), millis(spent.verifying), !s.NoVerify
 	if explain != nil {
 		r.explain(explain, plan)

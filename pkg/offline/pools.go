@@ -53,7 +53,7 @@ func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
 	class := s.NodeClass.GroupKind()
 	out := &shop{catalog: s.Catalog, types: map[string]typesOf{}, objects: karpenter.StaticObjects{
 		NodeClass: s.NodeClass, Pools: own(manifest.All[*karpv1.NodePool](set), class), Classes: classesOf(set, class), Overlays: manifest.All[*karpv1alpha1.NodeOverlay](set),
-		Claims: claimsOf(set, &s.NodeClass), Profiles: s.Pools,
+		Claims: claimsOf(set, &s.NodeClass), Profiles: s.Pools, Limits: s.Limits, ManagedBy: s.ManagedBy,
 	}}
 	templates := map[string]*legacy.AWSNodeTemplate{}
 	for _, t := range manifest.All[*legacy.AWSNodeTemplate](set) {
@@ -74,6 +74,15 @@ func newShop(set *manifest.Set, s *Settings) (*shop, []error) {
 		}
 	}
 	return out, problems
+}
+
+// TotalOf returns the limit of all pools that the settings have, and what nodes of the set use of it; nil: there is none.
+func TotalOf(set *manifest.Set, s *Settings) *capacity.Total {
+	if len(s.Limits) == 0 {
+		return nil
+	}
+	objects := karpenter.StaticObjects{Claims: claimsOf(set, &s.NodeClass), Limits: s.Limits, ManagedBy: s.ManagedBy}
+	return objects.Total()
 }
 
 // own leaves out objects of other providers.

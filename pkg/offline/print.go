@@ -199,6 +199,11 @@ func (p *printer) sum(r *Report, wide bool) {
 		maps.Copy(counts, b.Nodes)
 		p.printf("Zones of pool %s, with these nodes: %s (%s)\n", b.Pool, counts.Text(), capacity.BalancedText(b.Tolerance))
 	}
+	for _, l := range r.Limits {
+		sum := l.Used.DeepCopy()
+		sum.Add(l.Planned)
+		p.printf("Limit of all pools: %s %s of %s, nodes to launch included (limits of ProvisionArgs)\n", l.Resource, sum.String(), l.Limit.String())
+	}
 	if r.Reserved > 0 {
 		p.printf("%s for instances that are being launched already\n", waitFor(r.Reserved))
 	}

@@ -2,11 +2,13 @@ package offline
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -34,6 +36,8 @@ type Report struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Assumed is what only the AWS account knows and had to be assumed.
 	Assumed []string `json:"assumed,omitempty"`
+	// Limits are those of all pools together (limits of ProvisionArgs), with what nodes use of them.
+	Limits []Limit `json:"limits,omitempty"`
 	// Reserved is how many pods of the cluster wait for instances that are being launched for them: nothing is bought for those.
 	Reserved int `json:"reserved,omitempty"`
 	// Without is what was taken away before the plan was made.
@@ -92,6 +96,15 @@ type Commitment struct {
 	DollarsPerHour float64 `json:"dollarsPerHour"`
 	UsedPerHour    float64 `json:"usedPerHour"`
 	PlannedPerHour float64 `json:"plannedPerHour"`
+}
+
+// Limit is a limit of all pools together.
+type Limit struct {
+	Resource string `json:"resource"`
+	// Used is what nodes have that exist or are being launched, Planned what those of the plan will have, each as the largest of its instance types.
+	Used    resource.Quantity `json:"used"`
+	Planned resource.Quantity `json:"planned"`
+	Limit   resource.Quantity `json:"limit"`
 }
 
 // Node is a node to launch.
@@ -233,6 +246,21 @@ func nodeOf(n *capacity.PlannedNode) Node {
 	}
 	slices.Sort(out.Zones)
 	return out
+}
+
+// limits adds the limit of all pools; nil: there is none.
+func (r *Report) limits(total *capacity.Total, plan *capacity.Plan) {
+	if total == nil {
+		return
+	}
+	planned := capacity.Resources{capacity.ResourceNodes: int64(len(plan.Nodes))}
+	for _, n := range plan.Nodes {
+		planned.Add(n.Largest, 1)
+	}
+	for _, name := range slices.Sorted(maps.Keys(total.Limits)) {
+		quantity := func(of capacity.Resources) resource.Quantity { return capacity.Resources{name: of[name]}.List()[name] }
+		r.Limits = append(r.Limits, Limit{Resource: string(name), Used: quantity(total.Used), Planned: quantity(planned), Limit: quantity(total.Limits)})
+	}
 }
 
 func use(n *capacity.PlannedNode, t *capacity.InstanceType, name corev1.ResourceName) float64 {

@@ -16,13 +16,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
 
-// Change is one change to a pod or a pool.
+// Change is one change to a pod, a pool or the limit of all pools.
 type Change struct {
 	// What says in a clause what would be different, and names object and field.
 	What string
 	// pod or pool is the changed copy.
 	pod  *corev1.Pod
 	pool *karpv1.NodePool
+	// limit is the resource that all pools together don't limit.
+	limit corev1.ResourceName
 }
 
 // Fix is a change after which the pod gets a node.
@@ -60,11 +62,14 @@ func PlaceOf(r *offline.Report, namespace, name string) (Place, bool) {
 func Fixes(ctx context.Context, set *manifest.Set, s offline.Settings, pod *corev1.Pod, patience time.Duration) (fixes []Fix, all bool, err error) {
 	s.Explain, s.Plan.Effort = "", 0
 	end := s.Clock.Now().Add(patience)
-	for _, c := range Changes(set, pod) {
+	for _, c := range append(Changes(set, pod), totalChanges(&s)...) {
 		if s.Clock.Now().After(end) {
 			return fixes, false, nil
 		}
-		r, err := offline.Plan(ctx, c.apply(set, pod), s)
+		changed := s
+		changed.Limits = maps.Clone(s.Limits)
+		delete(changed.Limits, c.limit)
+		r, err := offline.Plan(ctx, c.apply(set, pod), changed)
 		if ctx.Err() != nil {
 			return fixes, false, ctx.Err()
 		}
@@ -107,6 +112,16 @@ func Changes(set *manifest.Set, pod *corev1.Pod) []Change {
 	out := p.out
 	for _, np := range pools {
 		out = append(out, poolChanges(np, pod)...)
+	}
+	return out
+}
+
+// totalChanges returns a change for each resource that all pools together limit.
+func totalChanges(s *offline.Settings) (out []Change) {
+	limits := s.Limits.List()
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		limit := limits[name]
+		out = append(out, Change{What: fmt.Sprintf("ProvisionArgs has a higher limit of %s than %s for all pools together (limits)", name, limit.String()), limit: name})
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -80,6 +81,9 @@ type Args struct {
 	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
 	// InitializationTimeout is how long after its registration a Ready node that pods wait for may keep its startup taints.
 	InitializationTimeout *metav1.Duration `json:"initializationTimeout,omitempty"`
+	// Limits is what the nodes of all NodePools and Provisioners, and of the profiles' own pools, may have together, in addition to each pool's
+	// spec.limits and in the same form: "nodes" counts nodes. A resource not listed is not limited. Running nodes are never ended because of it.
+	Limits corev1.ResourceList `json:"limits,omitempty"`
 	// MaxClaimsInFlight limits the nodes that are launched and not yet initialized.
 	MaxClaimsInFlight *int `json:"maxClaimsInFlight,omitempty"`
 	// MaxTerminationsPerMinute limits how many nodes Dovetail may decide to end per minute.
@@ -274,6 +278,7 @@ func (a *Args) validate() field.ErrorList {
 	errs = append(errs, a.validateCluster()...)
 	errs = append(errs, a.validateMetrics()...)
 	errs = append(errs, a.validatePlan()...)
+	errs = append(errs, a.validateLimits()...)
 	if a.PreferencePolicy != PreferenceRespect && a.PreferencePolicy != PreferenceIgnore {
 		errs = append(errs, field.NotSupported(path("preferencePolicy"), a.PreferencePolicy, []string{PreferenceRespect, PreferenceIgnore}))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -71,7 +72,7 @@ func TestDecodeArgs(t *testing.T) {
 			  "vmMemoryOverheadPercent":0.1,"reservedENIs":1,"prefixDelegation":true,"batchIdleDuration":"20ms","batchMaxDuration":"20ms","maxClaimsInFlight":1,"preemptFirst":true,
 			  "interruptionQueue":"q","defaultInstanceProfile":"p","nodePools":[{"name":"a","spec":{"weight":1}}],"ec2NodeClasses":[{"name":"b","spec":{}}],
 			  "nodePoolSelector":{"matchLabels":{"team":"a"}},"namespaceSelector":{"matchLabels":{"team":"b"}},"nodeSurchargeDollarsPerHour":0.01,"priceFactors":{"m6g":1.1},"commitments":[{"name":"sp","dollarsPerHour":10.1,"rateFactor":0.72,"instanceFamilies":["m5"]}],
-			  "maxTerminationsPerMinute":2,"maxDollarsPerHour":10.5,"maxLaunchesPerMinute":3,"newImageNodes":0,"registrationTimeout":"20m","initializationTimeout":"2h","disruptionDryRun":true,"disableDryRun":true,"enableZonalShift":true,"metricsBindAddress":"[::]:8080","disableClusterStateObservability":true,"preferencePolicy":"Ignore","minValuesPolicy":"BestEffort","simulationDenyList":["A","B"]}`,
+			  "maxTerminationsPerMinute":2,"maxDollarsPerHour":10.5,"limits":{"nodes":3,"cpu":"1500m","memory":"4Ti","nvidia.com/gpu":0},"maxLaunchesPerMinute":3,"newImageNodes":0,"registrationTimeout":"20m","initializationTimeout":"2h","disruptionDryRun":true,"disableDryRun":true,"enableZonalShift":true,"metricsBindAddress":"[::]:8080","disableClusterStateObservability":true,"preferencePolicy":"Ignore","minValuesPolicy":"BestEffort","simulationDenyList":["A","B"]}`,
 			func(a *Args) {
 				*a = Args{
 					ClusterName: "dev", ClusterEndpoint: "https://x", ClusterCABundle: testBundle, ClusterCIDR: "10.0.0.0/16", Region: "eu-west-1",
@@ -86,7 +87,7 @@ func TestDecodeArgs(t *testing.T) {
 					Commitments:              []Commitment{{Name: "sp", DollarsPerHour: 10.1, RateFactor: 0.72, InstanceFamilies: []string{"m5"}}},
 					RegistrationTimeout:      &metav1.Duration{Duration: 20 * time.Minute},
 					InitializationTimeout:    &metav1.Duration{Duration: 2 * time.Hour},
-					MaxTerminationsPerMinute: ptr.To(2), MaxDollarsPerHour: 10.5, MaxLaunchesPerMinute: 3, NewImageNodes: ptr.To(0), DisruptionDryRun: true, DisableDryRun: true, EnableZonalShift: true, PreferencePolicy: "Ignore", MinValuesPolicy: "BestEffort", SimulationDenyList: []string{"A", "B"},
+					MaxTerminationsPerMinute: ptr.To(2), MaxDollarsPerHour: 10.5, Limits: corev1.ResourceList{"nodes": resource.MustParse("3"), "cpu": resource.MustParse("1500m"), "memory": resource.MustParse("4Ti"), "nvidia.com/gpu": resource.MustParse("0")}, MaxLaunchesPerMinute: 3, NewImageNodes: ptr.To(0), DisruptionDryRun: true, DisableDryRun: true, EnableZonalShift: true, PreferencePolicy: "Ignore", MinValuesPolicy: "BestEffort", SimulationDenyList: []string{"A", "B"},
 				}
 			},
 		},
@@ -127,6 +128,10 @@ func TestDecodeArgsNamesWhatIsWrong(t *testing.T) {
 		{"a cluster name EKS does not allow", unknown(`{"clusterName":"` + strings.Repeat("x", 101) + `"}`), []string{"clusterName: Invalid value"}},
 		{"a batch that never ends", unknown(`{"clusterName":"dev","batchIdleDuration":"0s"}`), []string{"batchIdleDuration: Invalid value", "must be positive"}},
 		{"an initialization that is shorter than any", unknown(`{"clusterName":"dev","initializationTimeout":"10m"}`), []string{"initializationTimeout: Invalid value", "15m"}},
+		{"a limit of all pools below zero", unknown(`{"clusterName":"dev","limits":{"cpu":-1}}`), []string{`limits[cpu]: Invalid value: "-1"`, "must not be negative"}},
+		{"a limit of all pools of a misspelt resource", unknown(`{"clusterName":"dev","limits":{"cpus":1}}`), []string{`limits[cpus]: Unsupported value: "cpus"`, `"cpu"`, `"nodes"`}},
+		{"a limit of all pools of what is no resource", unknown(`{"clusterName":"dev","limits":{"nvidia.com/":1}}`), []string{`limits[nvidia.com/]: Invalid value`}},
+		{"a limit of all pools that is no quantity", unknown(`{"clusterName":"dev","limits":{"memory":"4 TB"}}`), []string{"quantities must match"}},
 		{"a registration that takes for ever", unknown(`{"clusterName":"dev","registrationTimeout":"25h"}`), []string{"registrationTimeout: Invalid value", "24h"}},
 		{
 			"a batch that ends before it can settle", unknown(`{"clusterName":"dev","batchIdleDuration":"4s"}`),

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -121,6 +122,27 @@ func (a *Args) validatePlan() (errs field.ErrorList) {
 	for i, plugin := range a.SimulationDenyList {
 		if plugin == "" {
 			errs = append(errs, field.Required(field.NewPath("simulationDenyList").Index(i), "names a plugin"))
+		}
+	}
+	return errs
+}
+
+// limitable are the resources without a domain that nodes have; hugepages aside.
+var limitable = sets.New[corev1.ResourceName]("nodes", corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods)
+
+// validateLimits checks the limit of all pools. A misspelt resource would limit nothing.
+func (a *Args) validateLimits() (errs field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(a.Limits)) {
+		at := field.NewPath("limits").Key(string(name))
+		if strings.Contains(string(name), "/") {
+			for _, msg := range validation.IsQualifiedName(string(name)) {
+				errs = append(errs, field.Invalid(at, name, msg))
+			}
+		} else if !limitable.Has(name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			errs = append(errs, field.NotSupported(at, name, sets.List(limitable)))
+		}
+		if q := a.Limits[name]; q.Sign() < 0 {
+			errs = append(errs, field.Invalid(at, q.String(), "must not be negative"))
 		}
 	}
 	return errs

@@ -108,6 +108,7 @@ func TestContradictingArgs(t *testing.T) {
 		`,"region":"eu-west-1"`: "region", `,"batchIdleDuration":"51ms"`: "batchIdleDuration", `,"vmMemoryOverheadPercent":0.1`: "vmMemoryOverheadPercent",
 		`,"priceFactors":{"m5":2}`: "priceFactors", `,"commitments":[{"name":"a","dollarsPerHour":1,"rateFactor":1}]`: "commitments", `,"maxClaimsInFlight":999`: "maxClaimsInFlight", `,"preferencePolicy":"Ignore"`: "preferencePolicy", `,"namespaceSelector":{}`: "namespaceSelector", `,"minValuesPolicy":"BestEffort"`: "minValuesPolicy",
 		`,"batchIdleDuration":"300ms"`: "", // the default
+		`,"limits":{"cpu":1}`:          "limits", `,"limits":{}`: "",
 	} {
 		if got := decode(more).Contradicts(decode("")); got != want {
 			t.Errorf("{%s}: %q differs, want %q", strings.TrimPrefix(more, ","), got, want)

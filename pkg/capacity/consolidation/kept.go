@@ -41,6 +41,7 @@ const (
 	Paying          Kind = "Paying"          // Accrued of Cost
 	Budget          Kind = "Budget"          // the disruption budget for Reason allows no more nodes
 	Limit           Kind = "Limit"           // new nodes would exceed a limit of the pool Name
+	TotalLimit      Kind = "TotalLimit"      // new nodes would exceed the limit of all pools together
 	Flexibility     Kind = "SpotFlexibility" // only Count of Needed instance types are cheaper
 	Covered         Kind = "Covered"         // the commitment Name pays for it
 	RollOut         Kind = "RollOut"         // it isn't known yet whether the new nodes work, Message
@@ -121,6 +122,8 @@ func (k *Kept) planned() string {
 		return fmt.Sprintf("the pool's disruption budgets allow no more nodes now for reason %s", k.Reason)
 	case Limit:
 		return fmt.Sprintf("new nodes would exceed the limits of pool %s", k.Name)
+	case TotalLimit:
+		return "new nodes would exceed the limit of all pools together (limits of ProvisionArgs)"
 	case Flexibility:
 		return fmt.Sprintf("replacing a spot node by another needs %d cheaper instance types, there are %d", k.Needed, k.Count)
 	case Covered:

@@ -19,7 +19,7 @@ type market struct {
 	// offers are the catalog's candidates worth buying, cheapest first; sold are the same for the packing.
 	offers []int
 	sold   []packing.Candidate
-	// left is what is left of pool limits and capacity reservations.
+	// left is what is left of limits and capacity reservations.
 	left    []int64
 	settled bool // see settle
 	// covered are the offers that a commitment pays for. credit is the part of left that nodes use which have to go, by budget: only what is bought
@@ -51,7 +51,8 @@ const maxPacks = 200_000
 
 // newMarket returns what can be bought. coverage is what is left of commitments once the nodes that have to go have left.
 func newMarket(view *capacity.View, ks *kinds, mentions *catalog.Mentions, o *Options, mem *memory, coverage *capacity.Coverage) *market {
-	m := &market{kinds: ks, memory: mem, catalog: mem.catalog.Catalog(view.Pools, &o.Prices, mentions, coverage)}
+	within := catalog.Within{Total: capacity.TotalOf(view.Pools), Coverage: coverage}
+	m := &market{kinds: ks, memory: mem, catalog: mem.catalog.Catalog(view.Pools, within, &o.Prices, mentions)}
 	m.daemons = m.catalog.AddDaemons(view.DaemonSets, ks.dims)
 	m.left, m.credit = m.catalog.Left(), map[int]int64{}
 	if coverage != view.Coverage {

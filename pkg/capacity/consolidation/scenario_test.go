@@ -139,6 +139,10 @@ func TestReasonsForKeepingNodes(t *testing.T) {
 			w.view.Nodes[1].Closed, c.Price = true, 1
 			w.view.Pools[0].Limits, w.view.Pools[0].Used = capacity.Resources{"cpu": 7000}, capacity.Resources{"cpu": 6000}
 		}, Full, "there is no other place for pod default/x-1"},
+		"limit of all pools": {func(w *world, c *Candidate, _ *Policy) {
+			w.view.Nodes[1].Closed, c.Price = true, 1
+			w.view.Pools[0].Total = &capacity.Total{Limits: capacity.Resources{"cpu": 7000}, Used: capacity.Resources{"cpu": 6000}}
+		}, Full, "there is no other place for pod default/x-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := *pool

@@ -254,7 +254,7 @@ func (p *plan) tooDear(r rule, n int) Kept {
 	return Kept{Kind: Dearer, Cheapest: max(m.floorOf(p.leftover), m.price(max(0, n-1)))}
 }
 
-// affordable reports which pool's limit, or capacity reservation, doesn't allow the purchases; zero: all do.
+// affordable reports which limit, or capacity reservation, doesn't allow the purchases; zero: all do.
 func (p *plan) affordable(buys []purchase) Kept {
 	m := p.c.market
 	for i := range buys {
@@ -270,6 +270,9 @@ func (p *plan) affordable(buys []purchase) Kept {
 					}
 				}
 				if sum > m.left[uses[j].Budget] {
+					if m.catalog.OfTotal(uses[j].Budget) {
+						return Kept{Kind: TotalLimit}
+					}
 					return Kept{Kind: Limit, Name: m.pool(buys[i].offer).Name}
 				}
 			}

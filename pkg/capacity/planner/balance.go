@@ -90,8 +90,8 @@ func (r *run) inAnyZone(n *node) *shape {
 	}
 	fixed := n.fixed
 	n.fixed = slices.DeleteFunc(slices.Clone(fixed), func(key string) bool { return key == capacity.LabelZone })
-	limited := len(r.catalog.Pools[r.catalog.Candidates[n.candidate].Pool].LimitBudgets) > 0
-	whole := r.shape(n, limited)
+	strict := r.catalog.Limited(r.catalog.Pools[r.catalog.Candidates[n.candidate].Pool]) || r.catalog.Covered(n.candidate)
+	whole := r.shape(n, strict)
 	n.fixed = fixed
 	if whole.short != "" || len(whole.candidates) == 0 || whole.template.MinValuesRelaxed {
 		return n.shape

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 )
 
 // The lower bound counts what is bought: pods that limits leave out cost nothing, and pods that use the next pool cost what they cost
@@ -84,7 +85,7 @@ func TestLowerBoundIsBelowTheBestKnownCost(t *testing.T) {
 		}
 		best, bounds := map[string]float64{}, map[string]float64{}
 		for _, effort := range []int{0, 2000, 20000, 100000} {
-			p := New().best(v, capacity.Options{Effort: effort})
+			p := newRun(v, nil, &capacity.Options{Effort: effort}, &catalog.Memory{}).best()
 			key := bought(p)
 			if least, ok := best[key]; !ok || p.CostPerHour < least {
 				best[key] = p.CostPerHour

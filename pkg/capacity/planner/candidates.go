@@ -15,7 +15,7 @@ func (p *Planner) Candidates(view *capacity.View, class *capacity.Class, opts ca
 	opts.IgnorePreferences, opts.Effort = true, 0
 	opts.FixZone = map[capacity.ClassKey]bool{class.Key: true}
 	r := newRun(&capacity.View{Pools: view.Pools, DaemonSets: view.DaemonSets, Namespaces: view.Namespaces,
-		Demand: []capacity.Demand{{Class: &alone, Pods: []capacity.PodRef{{}}}}}, &opts, &p.memory)
+		Demand: []capacity.Demand{{Class: &alone, Pods: []capacity.PodRef{{}}}}}, nil, &opts, &p.memory)
 	r.reset()
 	u := r.podBatches[0]
 	type place struct {

@@ -22,6 +22,32 @@ type checked struct {
 	pods []*corev1.Pod // including those of daemons
 }
 
+// checkTotal adds up what planned nodes may take of the limit of all pools.
+func checkTotal(v *capacity.View, p *capacity.Plan) error {
+	total := capacity.TotalOf(v.Pools)
+	if total == nil {
+		return nil
+	}
+	for name, limit := range total.Limits {
+		sum, more := total.Used[name], int64(0)
+		for _, n := range p.Nodes {
+			if name == capacity.ResourceNodes {
+				more++
+			}
+			for _, o := range n.Offers {
+				if o.Type.Capacity[name] > n.Largest[name] {
+					return fmt.Errorf("%s may become %s, with more %s than it is counted for", n.ID, o.Type.Name, name)
+				}
+			}
+			more += n.Largest[name]
+		}
+		if more > 0 && sum+more > limit {
+			return fmt.Errorf("all pools: %s %d and %d more, above the limit %d", name, sum, more, limit)
+		}
+	}
+	return nil
+}
+
 // check replays a plan pod by pod with all nodes present, and returns what is wrong with it. Its rules are written a second time here,
 // from the Kubernetes documentation and not from the planner.
 func check(v *capacity.View, p *capacity.Plan, opts capacity.Options) error {
@@ -63,6 +89,9 @@ func check(v *capacity.View, p *capacity.Plan, opts capacity.Options) error {
 				return fmt.Errorf("pool %s: %s %d above its limit %d", pool.Name, name, got[name], limit)
 			}
 		}
+	}
+	if err := checkTotal(v, p); err != nil {
+		return err
 	}
 	seen := map[string]bool{}
 	for i, pl := range p.Placements {

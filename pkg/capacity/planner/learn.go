@@ -29,7 +29,7 @@ func (r *run) learn() bool {
 func (r *run) mayLearn() bool {
 	return slices.ContainsFunc(r.podBatches, func(u *podBatch) bool { return u.gang != nil }) ||
 		slices.ContainsFunc(r.topo.Groups, func(g *topology.Group) bool { return g.Filter != nil }) ||
-		slices.ContainsFunc(r.catalog.Pools, func(p *catalog.PoolOffers) bool { return len(p.LimitBudgets) > 0 || p.Minimum })
+		slices.ContainsFunc(r.catalog.Pools, func(p *catalog.PoolOffers) bool { return r.catalog.Limited(p) || p.Minimum })
 }
 
 // learnGangs leaves out the last gang with fewer placements than it needs, or all such gangs if they are many: other pods may use their capacity.
@@ -81,7 +81,7 @@ func (r *run) learnDomains() bool {
 	return learned
 }
 
-// learnPriority makes higher priorities choose first if pool limits leave some of their pods out.
+// learnPriority makes higher priorities choose first if limits leave some of their pods out.
 func (r *run) learnPriority() bool {
 	if r.byPriority {
 		return false
@@ -95,10 +95,10 @@ func (r *run) learnPriority() bool {
 	return false
 }
 
-// atLimit reports whether a pool's limit keeps the batch out of that pool.
+// atLimit reports whether a limit keeps the batch out of a pool.
 func (r *run) atLimit(u *podBatch) bool {
 	for _, p := range r.catalog.Pools {
-		if len(p.LimitBudgets) == 0 {
+		if !r.catalog.Limited(p) {
 			continue
 		}
 		var candidates []int

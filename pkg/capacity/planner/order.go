@@ -210,7 +210,7 @@ func (r *run) reshape() {
 		if n.gone || !n.lost {
 			continue
 		}
-		limited := len(r.catalog.Pools[r.catalog.Candidates[n.candidate].Pool].LimitBudgets) > 0
+		limited := r.catalog.Limited(r.catalog.Pools[r.catalog.Candidates[n.candidate].Pool])
 		if s := r.shape(n, limited); s.short == "" {
 			if s, ok := r.reshapeIn(n, s); ok {
 				n.shape = s

@@ -11,7 +11,11 @@ import (
 
 // Planner makes plans. It keeps its catalog of offerings between plans as long as the pools and their types stay the same. Types are
 // compared by identity: a caller that changes a type must pass a new slice. A Planner is not safe for concurrent use.
-type Planner struct{ memory catalog.Memory }
+type Planner struct {
+	memory catalog.Memory
+	// within is the catalog of plans that the limit of all pools changes.
+	within catalog.Memory
+}
 
 // New returns a planner without a catalog.
 func New() *Planner { return &Planner{} }
@@ -35,15 +39,23 @@ const maxAttempts = 8
 //     that no count knew, a gang without enough placements), step 3 starts again for all batches.
 //  8. What a pod costs in a zone is estimated as if nodes were shared perfectly. If a node for each pod would make another zone the
 //     cheapest, steps 3 to 7 are done with that estimate, too, and the better plan is kept.
+//
+// If pools share a limit, the plan that is made without it counts as long as it keeps it, so that a limit which isn't reached changes no
+// plan: a limit makes offerings that would otherwise be left out worth considering. If that plan doesn't keep it, all steps are done within it.
 func (p *Planner) Plan(view *capacity.View, opts capacity.Options) *capacity.Plan {
-	return p.best(view, opts).Plan
+	total := capacity.TotalOf(view.Pools)
+	if total == nil || !usedUp(total, view.Pools) {
+		if plan := newRun(view, nil, &opts, &p.memory).best().Plan; total == nil || keeps(plan, total) {
+			return plan
+		}
+	}
+	return newRun(view, total, &opts, &p.within).best().Plan
 }
 
 // best makes plans in the ways that may be the best, and returns the best of them.
-func (p *Planner) best(view *capacity.View, opts capacity.Options) outcome {
-	r := newRun(view, &opts, &p.memory)
+func (r *run) best() outcome {
 	// What attempts teach hardly depends on how well nodes are packed, so effort is spent only when there is nothing left to learn.
-	effort := max(0, opts.Effort)
+	effort := max(0, r.opts.Effort)
 	if r.mayLearn() || r.mayDoubt() {
 		effort = packing.Quick
 	}
@@ -57,7 +69,7 @@ func (p *Planner) best(view *capacity.View, opts capacity.Options) outcome {
 		}
 	}
 	if effort == packing.Quick {
-		if other := r.settled(max(0, opts.Effort)); !best.better(other) {
+		if other := r.settled(max(0, r.opts.Effort)); !best.better(other) {
 			best = other
 		}
 	}

@@ -252,7 +252,7 @@ func (r *run) byRoom(u *podBatch, candidates []int) (left []int, reason string) 
 	return left, fmt.Sprintf("none of %d instance types has capacity for it: %s", r.countTypes(candidates), strings.Join(parts, ", "))
 }
 
-// byLimits returns which limit of the pool every candidate would exceed, or "".
+// byLimits returns which limit, of the pool or of all pools, every candidate would exceed, or "".
 func (r *run) byLimits(p *catalog.PoolOffers, candidates []int) string {
 	reason := ""
 	for _, b := range candidates {
@@ -279,6 +279,9 @@ func (r *run) limitReason(p *catalog.PoolOffers, budget int) string {
 			left := capacity.Resources{name: max(0, r.budgets[b])}.List()[name]
 			return fmt.Sprintf("limit of %s %s reached: %s left", name, limit.String(), left.String())
 		}
+	}
+	if reason := r.totalReason(budget); reason != "" {
+		return reason
 	}
 	return "the capacity reservation is used up"
 }

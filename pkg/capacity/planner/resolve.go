@@ -21,7 +21,7 @@ func (u *Unavailable) Error() string { return u.Why }
 // are none, the error is an *Unavailable.
 func Resolve(p *capacity.Pool, requests capacity.Resources, daemons []*capacity.DaemonSet, opts capacity.Options) (*capacity.PlannedNode, error) {
 	own := *p
-	own.Limits, own.Schedulers, own.Replicas, own.ZoneBalance = nil, nil, nil, nil // the view below has no nodes to count
+	own.Limits, own.Total, own.Schedulers, own.Replicas, own.ZoneBalance = nil, nil, nil, nil, nil // the view below has no nodes to count
 	class := &capacity.Class{Key: "order", Pod: &corev1.Pod{}, Requests: requests.Clone(),
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}
 	if class.Requests[corev1.ResourcePods] == 0 {

@@ -61,7 +61,8 @@ type forbiddenNode struct {
 	node  string
 }
 
-func newRun(view *capacity.View, opts *capacity.Options, memory *catalog.Memory) *run {
+// newRun returns a run within the limit of all pools; nil: that one isn't considered.
+func newRun(view *capacity.View, total *capacity.Total, opts *capacity.Options, memory *catalog.Memory) *run {
 	r := &run{view: view, opts: opts, dims: catalog.DimsOf(view.Demand), podBatches: podBatchesOf(view.Demand),
 		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, forbidden: forbiddenOf(opts.Forbidden), excluded: map[string]bool{},
 		described: map[string]*capacity.PlannedNode{}}
@@ -86,7 +87,7 @@ func newRun(view *capacity.View, opts *capacity.Options, memory *catalog.Memory)
 	for _, n := range view.Nodes {
 		r.nodeSites = append(r.nodeSites, r.topo.Site(n.Label))
 	}
-	r.catalog = memory.Catalog(view.Pools, opts, mentioned(r.podBatches, r.topo.Groups), view.Coverage)
+	r.catalog = memory.Catalog(view.Pools, catalog.Within{Total: total, Coverage: view.Coverage}, opts, mentioned(r.podBatches, r.topo.Groups))
 	r.daemons = r.catalog.AddDaemons(view.DaemonSets, r.dims)
 	r.allBudgets = r.catalog.Left()
 	return r

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
@@ -95,13 +97,22 @@ func (r *run) shapesWithin(strict *overrun) {
 	}
 }
 
-// overLimit adds what the nodes would exceed, and reports whether that is more than before.
+// overLimit adds what the nodes would exceed, all pools for a limit that they share, and reports whether that is more than before.
 func (r *run) overLimit(over *overrun) (more bool) {
 	left := slices.Clone(r.allBudgets)
-	take := func(budget int, amount int64, among map[int]bool, at int) {
-		if left[budget] = capacity.SatAdd(left[budget], -amount); left[budget] < 0 && !among[at] {
-			among[at], more = true, true
+	take := func(budget int, amount int64, among map[int]bool, at ...int) {
+		if left[budget] = capacity.SatAdd(left[budget], -amount); left[budget] >= 0 {
+			return
 		}
+		for _, i := range at {
+			if !among[i] {
+				among[i], more = true, true
+			}
+		}
+	}
+	all := make([]int, len(r.catalog.Pools))
+	for i := range all {
+		all[i] = i
 	}
 	for _, n := range r.nodes[r.existing:] {
 		s := n.shape
@@ -109,12 +120,17 @@ func (r *run) overLimit(over *overrun) (more bool) {
 			continue
 		}
 		pool := r.catalog.Candidates[n.candidate].Pool
-		for name, budget := range r.catalog.Pools[pool].LimitBudgets {
-			amount := s.template.Largest[name]
+		amount := func(name corev1.ResourceName) int64 {
 			if name == capacity.ResourceNodes {
-				amount = 1
+				return 1
 			}
-			take(budget, amount, over.pools, pool)
+			return s.template.Largest[name]
+		}
+		for name, budget := range r.catalog.Pools[pool].LimitBudgets {
+			take(budget, amount(name), over.pools, pool)
+		}
+		for name, budget := range r.catalog.TotalBudgets {
+			take(budget, amount(name), over.pools, all...)
 		}
 		if use, ok := r.catalog.CommitmentUse(n.candidate); ok {
 			take(use.Budget, s.template.Covered.Use, over.commitments, use.Budget)

@@ -9,7 +9,7 @@ import (
 
 // Reserve counts claims that are about to be written, one after the other, and returns a result for each: nil, or why it exceeds a
 // limit or its pool can't be used. The caller holds a reservation until Create has written the claim, or until Release. An error wraps
-// capacity.ErrOverLimit or ErrPoolUnusable.
+// capacity.ErrOverLimit, capacity.ErrOverTotal or ErrPoolUnusable.
 func (s *Store) Reserve(claims ...*capacity.Claim) []error {
 	out := make([]error, len(claims))
 	s.mu.Lock()
@@ -25,12 +25,10 @@ func (s *Store) reserve(c *capacity.Claim) error {
 	if one == nil {
 		return fmt.Errorf("NodePool %s: %w: there is none", c.Pool, ErrPoolUnusable)
 	}
-	limits := one.pool.Limits
-	if most, limited := limits[capacity.ResourceNodes]; limited && c.Spare { // otherwise no node could be replaced in a pool whose node limit equals its replicas
-		limits = limits.Clone()
-		limits[capacity.ResourceNodes] = most + 1
+	if err := s.used.Over(one.pool.Limits, c); err != nil {
+		return fmt.Errorf("%s: %w", karpenter.NameForUser(one.object), err)
 	}
-	if err := s.used.Over(limits, c); err != nil {
+	if err := s.used.OverTotal(c); err != nil {
 		return fmt.Errorf("%s: %w", karpenter.NameForUser(one.object), err)
 	}
 	s.used.Set(c, true)

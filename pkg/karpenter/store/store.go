@@ -95,8 +95,11 @@ type parsedPool struct {
 	pool   *capacity.Pool
 }
 
-// Sources are what a Store asks other parts of the program for. It calls none of them before Run, and its callers give all of them.
+// Sources are what a Store asks other parts of the program for, and the settings that it keeps. It calls no func before Run, and its callers give
+// all of them.
 type Sources struct {
+	// Limits hold for the nodes of all pools together, in addition to those of each pool; a resource not listed is not limited.
+	Limits capacity.Resources
 	// Hold returns why writes to pools, overlays and classes are paused (another controller owns them), or nil.
 	Hold func() error
 	// Shared returns why a pool with these labels may not be used, because another Dovetail selects it, too, or "".
@@ -135,7 +138,7 @@ func New(cfg *rest.Config, class cloudprovider.NodeClassKind, sources Sources, r
 func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, sources Sources, recorder events.EventRecorder, clk clock.WithTicker) (*Store, error) {
 	s := &Store{
 		live: renaming{live}, recorder: recorder, clock: clk,
-		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: karpenter.NewUsage(), overlaid: karpenter.NewOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{},
+		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: karpenter.NewUsage(sources.Limits), overlaid: karpenter.NewOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{},
 		nodeClass: class, sources: sources, guardMap: &guardMap{client: sources.Kube, namespace: sources.GuardNamespace},
 		delayed: map[string]status.Object{}, budgets: map[string]string{},
 		architectures: architectures{pools: map[string][]openWorkload{}},
@@ -289,10 +292,10 @@ func (s *Store) Problem() error {
 // changed by NodeOverlays, and with what its claims use. Pools that can't be used are included, with the reason in Unready.
 func (s *Store) Pools(types func(nodeClass string) ([]*capacity.InstanceType, error)) []*capacity.Pool {
 	s.mu.RLock()
-	parsed := make([]*capacity.Pool, 0, len(s.parsed))
+	parsed, total := make([]*capacity.Pool, 0, len(s.parsed)), s.used.Total()
 	for name, one := range s.parsed {
 		p := *one.pool
-		p.Used = maps.Clone(s.used.Takes(name))
+		p.Used, p.Total = maps.Clone(s.used.Takes(name)), total
 		p.Unready = cmp.Or(p.Unready, s.sources.Shared(one.object.Labels))
 		parsed = append(parsed, &p)
 	}

@@ -12,7 +12,7 @@ import (
 // reliefPause is the least time between two plans for pods that wait for a pool's limit: claims often end one after the other.
 const reliefPause = 5 * time.Second
 
-// Relief knows the limits that refused pods wait for: maxClaimsInFlight and the limits of pools. No event of pools or offerings shows that
+// Relief knows the limits that refused pods wait for: maxClaimsInFlight, the limits of pools and that of all pools. No event of pools or offerings shows that
 // a limit has capacity again, and the back-off of such pods grows to minutes. Safe for concurrent use.
 type Relief struct {
 	most int // maxClaimsInFlight
@@ -20,7 +20,8 @@ type Relief struct {
 	// inFlight: a plan was cut to keep maxClaimsInFlight.
 	inFlight bool
 	pools    map[string]bool // pools whose limits refused pods may wait for
-	ended    bool            // a claim of such a pool has ended since pods were refused
+	total    bool            // refused pods may wait for the limit of all pools
+	ended    bool            // a claim that counts against such a limit has ended since pods were refused
 	during   map[string]bool // pools of claims that have ended since the current or last plan began
 	busy     bool            // a plan is being made, whose refusals are not recorded yet
 	last     time.Time
@@ -59,7 +60,15 @@ func (r *Relief) Limited(pool string) {
 	r.ended = r.ended || r.during[pool] || r.during[""]
 }
 
-// Refused notes the pools whose limits the pods of a plan's refusals may be waiting for.
+// TotalLimited notes that pods were refused which may be waiting for the limit of all pools.
+func (r *Relief) TotalLimited() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.total = true
+	r.ended = r.ended || len(r.during) > 0
+}
+
+// Refused notes the limits that the pods of a plan's refusals may be waiting for.
 func (r *Relief) Refused(pools []*capacity.Pool, all []capacity.Refusal) {
 	limits := map[string]bool{} // those that are not noted yet
 	for _, p := range pools {
@@ -67,12 +76,17 @@ func (r *Relief) Refused(pools []*capacity.Pool, all []capacity.Refusal) {
 			limits[p.Name] = true
 		}
 	}
+	total := capacity.TotalOf(pools) != nil
 	for i := range all {
-		if len(limits) == 0 {
+		if len(limits) == 0 && !total {
 			return
 		}
 		if !all[i].Retryable {
 			continue
+		}
+		if total && len(all[i].Reasons) > 0 {
+			r.TotalLimited()
+			total = false
 		}
 		for _, reason := range all[i].Reasons {
 			if limits[reason.Pool] {
@@ -83,11 +97,11 @@ func (r *Relief) Refused(pools []*capacity.Pool, all []capacity.Refusal) {
 	}
 }
 
-// ClaimEnded notes that a claim no longer counts against its pool's limits. An empty pool: its pool is not known.
+// ClaimEnded notes that a claim no longer counts against its pool's limits and that of all pools. An empty pool: its pool is not known.
 func (r *Relief) ClaimEnded(pool string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended = r.ended || r.pools[pool] || pool == "" && len(r.pools) > 0
+	r.ended = r.ended || r.total || r.pools[pool] || pool == "" && len(r.pools) > 0
 	if r.during != nil {
 		r.during[pool] = true
 	}
@@ -106,7 +120,7 @@ func (r *Relief) Due(now time.Time, inFlight func() int) bool {
 		return true
 	}
 	if r.ended && now.Sub(r.last) >= reliefPause {
-		r.ended, r.pools, r.last = false, nil, now
+		r.ended, r.pools, r.total, r.last = false, nil, false, now
 		return true
 	}
 	return false

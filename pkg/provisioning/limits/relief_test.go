@@ -12,6 +12,7 @@ func TestReliefIsDue(t *testing.T) {
 	const most = 1000
 	limited := &capacity.Pool{Name: "limited", Limits: capacity.Resources{"cpu": 1}}
 	open := &capacity.Pool{Name: "open"}
+	shared := &capacity.Pool{Name: "shared", Total: &capacity.Total{Limits: capacity.Resources{"cpu": 1}}}
 	refusal := func(retryable bool, pool string) []capacity.Refusal {
 		return []capacity.Refusal{{Retryable: true, Reasons: []capacity.PoolReason{{Pool: "open"}}}, {Retryable: retryable, Reasons: []capacity.PoolReason{{Pool: pool}}}}
 	}
@@ -52,6 +53,22 @@ func TestReliefIsDue(t *testing.T) {
 		{"the pool has no limits", func(r *Relief) {
 			r.Refused([]*capacity.Pool{open, limited}, refusal(true, "open"))
 			r.ClaimEnded("open")
+		}, most, false},
+		{"for the limit of all pools, and a claim of any pool has ended", func(r *Relief) { r.TotalLimited(); r.ClaimEnded("other") }, most, true},
+		{"for the limit of all pools that a plan was made with", func(r *Relief) {
+			r.Refused([]*capacity.Pool{shared}, refusal(true, "shared"))
+			r.ClaimEnded("other")
+		}, most, true},
+		{"for the limit of all pools, and one had ended before", func(r *Relief) { r.ClaimEnded("other"); r.TotalLimited() }, most, false},
+		{"for the limit of all pools, and one has ended while the plan was made", func(r *Relief) {
+			ends := r.Begins()
+			r.ClaimEnded("other")
+			r.TotalLimited()
+			ends()
+		}, most, true},
+		{"there is a limit of all pools, and the pods are refused for good", func(r *Relief) {
+			r.Refused([]*capacity.Pool{shared}, []capacity.Refusal{{Reasons: []capacity.PoolReason{{Pool: "shared"}}}})
+			r.ClaimEnded("shared")
 		}, most, false},
 		{"the pods are refused for good", func(r *Relief) {
 			r.Refused([]*capacity.Pool{open, limited}, refusal(false, "limited"))

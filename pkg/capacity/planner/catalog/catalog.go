@@ -21,10 +21,13 @@ type Catalog struct {
 	dims       *Dims
 	// Tiers are the candidates by weight of their pools, highest first.
 	Tiers []packing.Bits
-	// budgets is the number of budgets: pool limits, capacity reservations and commitments are numbered together. reserved is how many instances
-	// a capacity reservation has left, by its number.
+
+	// capacity reservation has left, by its number.
 	budgets  int
 	reserved map[int]int
+	// Total is the limit of all pools together, nil: there is none; TotalBudgets are the numbers of its budgets.
+	Total        *capacity.Total
+	TotalBudgets map[corev1.ResourceName]int
 	// coverage says what is left of commitments. committed is the number of each commitment's budget, or -1 if no candidate uses it.
 	coverage  *capacity.Coverage
 	committed []int
@@ -112,12 +115,25 @@ func (c *Catalog) Label(b int, key string) (string, bool) {
 	return v, ok
 }
 
-// newCatalog lists what can be bought. mentioned are the labels that the demand asks for. Commitments of which anything is left pay for candidates of
-// their own.
-func newCatalog(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions, coverage *capacity.Coverage) *Catalog {
-	c := &Catalog{matched: map[string]packing.Bits{}}
-	if coverage.Room() {
-		c.coverage = coverage
+// Within is what holds for all pools together.
+type Within struct {
+	// Total is their limit; nil: there is none.
+	Total *capacity.Total
+	// Coverage says what is left of commitments; nil: there are none. Those of which anything is left pay for candidates of their own.
+	Coverage *capacity.Coverage
+}
+
+// newCatalog lists what can be bought. mentioned are the labels that the demand asks for.
+func newCatalog(pools []*capacity.Pool, within Within, opts *capacity.Options, mentioned *Mentions) *Catalog {
+	c := &Catalog{matched: map[string]packing.Bits{}, Total: within.Total, TotalBudgets: map[corev1.ResourceName]int{}}
+	if within.Coverage.Room() {
+		c.coverage = within.Coverage
+	}
+	if c.Total != nil {
+		for _, name := range slices.Sorted(maps.Keys(c.Total.Limits)) {
+			c.TotalBudgets[name] = c.budgets
+			c.budgets++
+		}
 	}
 	size := 0
 	for _, p := range pools {
@@ -170,6 +186,9 @@ func (c *Catalog) Left() []int64 {
 		for name, budget := range p.LimitBudgets {
 			out[budget] = capacity.SatAdd(p.Limits[name], capacity.SatMul(p.Used[name], -1))
 		}
+	}
+	for name, budget := range c.TotalBudgets {
+		out[budget] = c.Total.Left(name)
 	}
 	for budget, n := range c.reserved {
 		out[budget] = int64(n)
@@ -259,7 +278,20 @@ func (c *Catalog) CommitmentBudget(commitment int) (budget int, ok bool) {
 	return c.committed[commitment], true
 }
 
-// addUses sets what each candidate takes from its pool's limits, and from its capacity reservation or commitment.
+// Limited reports whether a limit applies to the pool: its own, or that of all pools.
+func (c *Catalog) Limited(p *PoolOffers) bool { return len(p.LimitBudgets)+len(c.TotalBudgets) > 0 }
+
+// OfTotal reports whether a budget is one of the limit of all pools.
+func (c *Catalog) OfTotal(budget int) bool {
+	for _, b := range c.TotalBudgets {
+		if b == budget {
+			return true
+		}
+	}
+	return false
+}
+
+// addUses sets what each candidate takes from its pool's limits, from that of all pools, and from its capacity reservation or commitment.
 func (c *Catalog) addUses() {
 	c.reserved = map[int]int{}
 	if c.coverage != nil {
@@ -272,12 +304,14 @@ func (c *Catalog) addUses() {
 		p, typ := c.Pools[x.Pool], c.TypeOf(b)
 		if b == 0 || c.Candidates[b-1].Pool != x.Pool || c.TypeOf(b-1) != typ {
 			uses = nil
-			for _, name := range slices.Sorted(maps.Keys(p.LimitBudgets)) {
-				amount := typ.Capacity[name]
-				if name == capacity.ResourceNodes {
-					amount = 1
+			for _, budgets := range []map[corev1.ResourceName]int{p.LimitBudgets, c.TotalBudgets} {
+				for _, name := range slices.Sorted(maps.Keys(budgets)) {
+					amount := typ.Capacity[name]
+					if name == capacity.ResourceNodes {
+						amount = 1
+					}
+					uses = append(uses, packing.Use{Budget: budgets[name], Amount: amount})
 				}
-				uses = append(uses, packing.Use{Budget: p.LimitBudgets[name], Amount: amount})
 			}
 		}
 		x.uses = uses

@@ -20,19 +20,20 @@ type Memory struct {
 // maxMatched limits the number of different asks for which a catalog caches the result.
 const maxMatched = 4096
 
-// Catalog returns the catalog of what the pools offer, and what is left of commitments; coverage may be nil.
-func (m *Memory) Catalog(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions, coverage *capacity.Coverage) *Catalog {
-	id := catalogID(pools, opts, mentioned, coverage)
+// Catalog returns what can be bought within the pools' own limits and what holds for all of them.
+func (m *Memory) Catalog(pools []*capacity.Pool, within Within, opts *capacity.Options, mentioned *Mentions) *Catalog {
+	id := catalogID(pools, within, opts, mentioned)
 	if m.last != nil && m.id == id && len(m.last.matched) < maxMatched && slices.EqualFunc(m.types, pools, sameTypes) {
 		for i, p := range m.last.Pools {
 			p.Pool = pools[i] // the use of its limits may have changed
 		}
+		m.last.Total = within.Total
 		if m.last.coverage != nil {
-			m.last.coverage = coverage // more or less may be left
+			m.last.coverage = within.Coverage // more or less may be left
 		}
 		return m.last
 	}
-	m.last, m.id, m.types = newCatalog(pools, opts, mentioned, coverage), id, nil
+	m.last, m.id, m.types = newCatalog(pools, within, opts, mentioned), id, nil
 	for _, p := range pools {
 		m.types = append(m.types, p.Types)
 	}
@@ -44,20 +45,30 @@ func sameTypes(types []*capacity.InstanceType, p *capacity.Pool) bool {
 }
 
 // catalogID returns everything that a catalog depends on, except the types.
-func catalogID(pools []*capacity.Pool, opts *capacity.Options, mentioned *Mentions, coverage *capacity.Coverage) string {
+func catalogID(pools []*capacity.Pool, within Within, opts *capacity.Options, mentioned *Mentions) string {
 	k := make(capacity.KeyBytes, 0, 1024)
 	k.Text(strconv.FormatFloat(opts.NodeSurcharge, 'g', -1, 64))
 	k.Count(len(opts.PriceFactor))
 	for _, family := range slices.Sorted(maps.Keys(opts.PriceFactor)) {
 		k.Text(family, strconv.FormatFloat(opts.PriceFactor[family], 'g', -1, 64))
 	}
-	if coverage.Room() {
+	if coverage := within.Coverage; coverage.Room() {
 		k.Count(len(coverage.Commitments))
 		for i := range coverage.Commitments {
 			m := &coverage.Commitments[i]
 			k.Text(m.Name, strconv.FormatFloat(m.RateFactor, 'g', -1, 64), strconv.FormatBool(coverage.Left(i) > 0))
 			k.Count(len(m.Families))
 			k.Text(m.Families...)
+		}
+	} else {
+		k.Count(0)
+	}
+	if within.Total == nil {
+		k.Count(0)
+	} else {
+		k.Count(len(within.Total.Limits))
+		for _, name := range slices.Sorted(maps.Keys(within.Total.Limits)) {
+			k.Text(string(name))
 		}
 	}
 	k.Count(len(pools))
