@@ -24,8 +24,8 @@ type cluster struct {
 	mean map[string]float64
 	// refused are placements on existing nodes that the real filters refuse.
 	refused map[refusal]bool
-	cpu     int // the dimensions by which nodes are balanced; -1: no pod requests it
-	memory  int
+	// balancedBy are the dimensions by which nodes are balanced: cpu and memory; -1: no pod requests it.
+	balancedBy [2]int
 	// admitted says, by asks and node, whether pods may be there: 1: yes, -1: no, 0 or no slice: not known yet.
 	admitted [][]int8
 	counted  []share // reused
@@ -157,8 +157,9 @@ func known(price float64) bool { return price >= 0 && !math.IsInf(price, 1) }
 
 // measure turns capacities into numbers, once all kinds are known.
 func (c *cluster) measure() {
-	c.cpu = slices.Index(c.kinds.dims.Resources, corev1.ResourceCPU)
-	c.memory = slices.Index(c.kinds.dims.Resources, corev1.ResourceMemory)
+	for i, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		c.balancedBy[i] = slices.Index(c.kinds.dims.Resources, name)
+	}
 	c.mean = map[string]float64{}
 	pods := map[string]int{}
 	length := c.kinds.dims.Len()

@@ -238,7 +238,7 @@ func best(window []choice) int {
 
 // score returns how badly balanced and empty another pod of the kind leaves the node.
 func (c *cluster) score(n *node, k *kind) float64 {
-	cpu, memory := part(n, k, c.cpu), part(n, k, c.memory)
+	cpu, memory := part(n, k, c.balancedBy[0]), part(n, k, c.balancedBy[1])
 	return math.Abs(cpu-memory) + 0.2*(cpu+memory)
 }
 

@@ -129,7 +129,7 @@ func (r *run) overLimit(over *overrun) (more bool) {
 		for name, budget := range r.catalog.Pools[pool].LimitBudgets {
 			take(budget, amount(name), over.pools, pool)
 		}
-		for name, budget := range r.catalog.TotalBudgets {
+		for name, budget := range r.catalog.Budgets.OfAll {
 			take(budget, amount(name), over.pools, all...)
 		}
 		if use, ok := r.catalog.CommitmentUse(n.candidate); ok {

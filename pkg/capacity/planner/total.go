@@ -56,9 +56,9 @@ func leastOf(name corev1.ResourceName, pools []*capacity.Pool) int64 {
 
 // totalReason names the setting of a budget of all pools, with its resource, limit and use; "" if it is another budget.
 func (r *run) totalReason(budget int) string {
-	for name, b := range r.catalog.TotalBudgets {
+	for name, b := range r.catalog.Budgets.OfAll {
 		if b == budget {
-			total := r.catalog.Total
+			total := r.catalog.Budgets.Total
 			planned := capacity.SatAdd(r.allBudgets[b], -r.budgets[b])
 			used, limit := capacity.Resources{name: capacity.SatAdd(total.Used[name], planned)}.List()[name], capacity.Resources{name: total.Limits[name]}.List()[name]
 			return fmt.Sprintf("the nodes of all pools, planned ones included, use %s %s of %s (limits of ProvisionArgs)", name, used.String(), limit.String())

@@ -21,16 +21,8 @@ type Catalog struct {
 	dims       *Dims
 	// Tiers are the candidates by weight of their pools, highest first.
 	Tiers []packing.Bits
-
-	// capacity reservation has left, by its number.
-	budgets  int
-	reserved map[int]int
-	// Total is the limit of all pools together, nil: there is none; TotalBudgets are the numbers of its budgets.
-	Total        *capacity.Total
-	TotalBudgets map[corev1.ResourceName]int
-	// coverage says what is left of commitments. committed is the number of each commitment's budget, or -1 if no candidate uses it.
-	coverage  *capacity.Coverage
-	committed []int
+	// Budgets are limits, capacity reservations and commitments.
+	Budgets Budgets
 	// Special are the candidates of special hardware.
 	Special packing.Bits
 	// Surcharged: there are candidates whose price is raised by leavingCosts.
@@ -55,7 +47,7 @@ type PoolOffers struct {
 	columns      map[string]*column
 	commons      map[string]*common
 	LabelChoices []labelChoice
-	// LimitBudgets are the numbers of the budgets (Catalog.budgets) of the pool's limits.
+	// LimitBudgets are the numbers (Catalog.Budgets) of the pool's limits.
 	LimitBudgets map[corev1.ResourceName]int
 	// narrowed is how many types the requirements exclude.
 	narrowed int
@@ -115,24 +107,16 @@ func (c *Catalog) Label(b int, key string) (string, bool) {
 	return v, ok
 }
 
-// Within is what holds for all pools together.
-type Within struct {
-	// Total is their limit; nil: there is none.
-	Total *capacity.Total
-	// Coverage says what is left of commitments; nil: there are none. Those of which anything is left pay for candidates of their own.
-	Coverage *capacity.Coverage
-}
-
 // newCatalog lists what can be bought. mentioned are the labels that the demand asks for.
 func newCatalog(pools []*capacity.Pool, within Within, opts *capacity.Options, mentioned *Mentions) *Catalog {
-	c := &Catalog{matched: map[string]packing.Bits{}, Total: within.Total, TotalBudgets: map[corev1.ResourceName]int{}}
+	c := &Catalog{matched: map[string]packing.Bits{}, Budgets: Budgets{Total: within.Total, OfAll: map[corev1.ResourceName]int{}}}
 	if within.Coverage.Room() {
-		c.coverage = within.Coverage
+		c.Budgets.coverage = within.Coverage
 	}
-	if c.Total != nil {
-		for _, name := range slices.Sorted(maps.Keys(c.Total.Limits)) {
-			c.TotalBudgets[name] = c.budgets
-			c.budgets++
+	if c.Budgets.Total != nil {
+		for _, name := range slices.Sorted(maps.Keys(c.Budgets.Total.Limits)) {
+			c.Budgets.OfAll[name] = c.Budgets.n
+			c.Budgets.n++
 		}
 	}
 	size := 0
@@ -157,8 +141,8 @@ func newCatalog(pools []*capacity.Pool, within Within, opts *capacity.Options, m
 			po.Minimum = po.Minimum || r.MinValues > 0
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Limits)) {
-			po.LimitBudgets[name] = c.budgets
-			c.budgets++
+			po.LimitBudgets[name] = c.Budgets.n
+			c.Budgets.n++
 		}
 		po.LabelChoices = po.openLabels(mentioned)
 		for v := range po.LabelChoices {
@@ -177,28 +161,6 @@ func newCatalog(pools []*capacity.Pool, within Within, opts *capacity.Options, m
 		c.Tiers[tier].Set(b)
 	}
 	return c
-}
-
-// Left returns what is left of the budgets, that is of limits, capacity reservations and commitments.
-func (c *Catalog) Left() []int64 {
-	out := make([]int64, c.budgets)
-	for _, p := range c.Pools {
-		for name, budget := range p.LimitBudgets {
-			out[budget] = capacity.SatAdd(p.Limits[name], capacity.SatMul(p.Used[name], -1))
-		}
-	}
-	for name, budget := range c.TotalBudgets {
-		out[budget] = c.Total.Left(name)
-	}
-	for budget, n := range c.reserved {
-		out[budget] = int64(n)
-	}
-	for i, budget := range c.committed {
-		if budget >= 0 {
-			out[budget] = c.coverage.Left(i)
-		}
-	}
-	return out
 }
 
 func (c *Catalog) addCandidates(p *PoolOffers, v int, opts *capacity.Options) {
@@ -227,128 +189,6 @@ func (c *Catalog) addCandidates(p *PoolOffers, v int, opts *capacity.Options) {
 		}
 	}
 }
-
-// addCovered adds the last candidate once more for each commitment that may pay for it.
-func (c *Catalog) addCovered(opts *capacity.Options) {
-	if c.coverage == nil {
-		return
-	}
-	plain := len(c.Candidates) - 1
-	x := c.Candidates[plain]
-	name := c.TypeOf(plain).Name
-	for i := range c.coverage.Commitments {
-		if _, ok := c.coverage.Commitments[i].Use(name, &x.Offer); ok && c.coverage.Left(i) > 0 {
-			x.covered, x.plain = i+1, plain
-			x.Price = opts.PriceOf(name, x.Offer.Price*coveredShare*(1+laterCosts*float64(i)))
-			c.Candidates = append(c.Candidates, x)
-		}
-	}
-}
-
-// Covered reports whether a commitment pays for candidate b.
-func (c *Catalog) Covered(b int) bool { return c.Candidates[b].covered > 0 }
-
-// Paid reports whether candidate b is paid for already, because it is reserved or a commitment pays for it. There are few of these.
-func (c *Catalog) Paid(b int) bool {
-	return c.Covered(b) || c.Candidates[b].Offer.CapacityType == capacity.CapacityTypeReserved
-}
-
-// Plain returns the candidate for the same offering that no commitment pays for.
-func (c *Catalog) Plain(b int) int {
-	if c.Covered(b) {
-		return c.Candidates[b].plain
-	}
-	return b
-}
-
-// CommitmentUse returns the budget of the commitment that pays for candidate b, with what the candidate uses of it; false: none pays for it.
-func (c *Catalog) CommitmentUse(b int) (use packing.Use, ok bool) {
-	x := &c.Candidates[b]
-	if x.covered == 0 {
-		return packing.Use{}, false
-	}
-	return x.uses[len(x.uses)-1], true
-}
-
-// CommitmentBudget returns the number of a commitment's budget; false: no candidate uses it.
-func (c *Catalog) CommitmentBudget(commitment int) (budget int, ok bool) {
-	if commitment >= len(c.committed) || c.committed[commitment] < 0 {
-		return 0, false
-	}
-	return c.committed[commitment], true
-}
-
-// Limited reports whether a limit applies to the pool: its own, or that of all pools.
-func (c *Catalog) Limited(p *PoolOffers) bool { return len(p.LimitBudgets)+len(c.TotalBudgets) > 0 }
-
-// OfTotal reports whether a budget is one of the limit of all pools.
-func (c *Catalog) OfTotal(budget int) bool {
-	for _, b := range c.TotalBudgets {
-		if b == budget {
-			return true
-		}
-	}
-	return false
-}
-
-// addUses sets what each candidate takes from its pool's limits, from that of all pools, and from its capacity reservation or commitment.
-func (c *Catalog) addUses() {
-	c.reserved = map[int]int{}
-	if c.coverage != nil {
-		c.committed = slices.Repeat([]int{-1}, len(c.coverage.Commitments))
-	}
-	reservations := map[string]int{}
-	var uses []packing.Use
-	for b := range c.Candidates {
-		x := &c.Candidates[b]
-		p, typ := c.Pools[x.Pool], c.TypeOf(b)
-		if b == 0 || c.Candidates[b-1].Pool != x.Pool || c.TypeOf(b-1) != typ {
-			uses = nil
-			for _, budgets := range []map[corev1.ResourceName]int{p.LimitBudgets, c.TotalBudgets} {
-				for _, name := range slices.Sorted(maps.Keys(budgets)) {
-					amount := typ.Capacity[name]
-					if name == capacity.ResourceNodes {
-						amount = 1
-					}
-					uses = append(uses, packing.Use{Budget: budgets[name], Amount: amount})
-				}
-			}
-		}
-		x.uses = uses
-		if x.Offer.CapacityType == capacity.CapacityTypeReserved {
-			at, known := reservations[x.Offer.ReservationID]
-			if !known {
-				at = c.budgets
-				c.budgets++
-				reservations[x.Offer.ReservationID], c.reserved[at] = at, x.Offer.Remaining
-			}
-			x.uses = append(slices.Clip(uses), packing.Use{Budget: at, Amount: 1})
-		}
-		if x.covered > 0 {
-			if c.committed[x.covered-1] < 0 {
-				c.committed[x.covered-1] = c.budgets
-				c.budgets++
-			}
-			amount, _ := c.coverage.Commitments[x.covered-1].Use(typ.Name, &x.Offer)
-			x.uses = append(slices.Clip(uses), packing.Use{Budget: c.committed[x.covered-1], Amount: amount})
-		}
-	}
-}
-
-// PaidFrom returns what candidate b takes of its capacity reservation or commitment; false: it has none.
-func (c *Catalog) PaidFrom(b int) (use packing.Use, ok bool) {
-	if use, ok = c.CommitmentUse(b); ok {
-		return use, true
-	}
-	for _, use := range c.Candidates[b].uses {
-		if _, ok := c.reserved[use.Budget]; ok {
-			return use, true
-		}
-	}
-	return packing.Use{}, false
-}
-
-func (c *Catalog) Uses(b int) []packing.Use { return c.Candidates[b].uses }
 
 // narrow keeps the types that satisfy the pool's requirements on labels of instance types.
 func (p *PoolOffers) narrow() {

@@ -27,9 +27,9 @@ func (m *Memory) Catalog(pools []*capacity.Pool, within Within, opts *capacity.O
 		for i, p := range m.last.Pools {
 			p.Pool = pools[i] // the use of its limits may have changed
 		}
-		m.last.Total = within.Total
-		if m.last.coverage != nil {
-			m.last.coverage = within.Coverage // more or less may be left
+		m.last.Budgets.Total = within.Total
+		if m.last.Budgets.coverage != nil {
+			m.last.Budgets.coverage = within.Coverage // more or less may be left
 		}
 		return m.last
 	}

@@ -64,7 +64,7 @@ func (c *Catalog) Template(candidates []int, daemons *DaemonSets) *capacity.Plan
 	t.Pool, t.CapacityType, t.Price = p.Pool, x.Offer.CapacityType, x.Offer.Price
 	t.Offers = make([]capacity.NodeOffer, 0, len(candidates))
 	if x.covered > 0 {
-		t.Covered.Commitment = c.coverage.Commitments[x.covered-1].Name
+		t.Covered.Commitment = c.Budgets.coverage.Commitments[x.covered-1].Name
 		for _, b := range candidates {
 			use, _ := c.CommitmentUse(b)
 			t.Covered.Use, t.Covered.List = max(t.Covered.Use, use.Amount), max(t.Covered.List, c.Candidates[b].Offer.Price)
