@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 	"github.com/dovetail-scheduler/dovetail/pkg/whatif"
 )
@@ -28,6 +30,8 @@ type Cluster struct {
 	Settings offline.Settings
 	Prices   Prices
 	Now      time.Time
+	// Evictions is asked about PodDisruptionBudgets; nil: they aren't known.
+	Evictions Evictions
 	// Patience is how long to look for what alone would help a pod.
 	Patience time.Duration
 
@@ -53,6 +57,20 @@ func (c *Cluster) Plannable() *manifest.Set {
 		}
 		return o
 	})
+}
+
+// Elsewhere returns how many pods Plannable leaves out for each scheduler, by its name.
+func (c *Cluster) Elsewhere() (out []offline.Elsewhere) {
+	pods := map[string]int{}
+	for _, pod := range manifest.All[*corev1.Pod](c.after) {
+		if pod.Spec.NodeName == "" && c.foreign(pod) && !objects.Ended(pod) && !objects.OfDaemonSet(pod) && pod.DeletionTimestamp == nil {
+			pods[pod.Spec.SchedulerName]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		out = append(out, offline.Elsewhere{Scheduler: name, Pods: pods[name]})
+	}
+	return out
 }
 
 // Reserved returns how many pods without a node have a reservation.

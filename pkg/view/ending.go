@@ -59,7 +59,14 @@ func EndingOf(ctx context.Context, c *explain.Cluster, name string) (*Ending, er
 	}
 	for i := range then.Nodes {
 		n := &then.Nodes[i]
-		out.Bought = append(out.Bought, fmt.Sprintf("%s, %s, $%.4f/h, pool %s, for %d pods", n.InstanceType, n.CapacityType, n.PricePerHour, n.Pool, len(n.Pods)))
+		out.Bought = append(out.Bought, fmt.Sprintf("%s, %s, $%.4f/h, pool %s, for %s", n.InstanceType, n.CapacityType, n.PricePerHour, n.Pool, podsOf(len(n.Pods))))
 	}
 	return out, nil
+}
+
+func podsOf(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
 }
