@@ -93,6 +93,9 @@ type seen struct {
 
 // look reads the cluster, or the file in its place, and adds the manifests that input names.
 func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manifest.Options, of ...about) (*seen, error) {
+	if !f.quiet {
+		defer progressOf(cmd).doing("Reading the cluster")()
+	}
 	snapshot := &livecluster.Snapshot{}
 	installed := ""
 	if len(f.existing) == 0 {

@@ -32,6 +32,7 @@ func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	defer progressOf(cmd).doing("Planning")()
 	set := c.Plannable()
 	var gone *whatif.Gone
 	if len(f.without) > 0 {
