@@ -143,7 +143,7 @@ func mayBeThere(r *Report, resources []string) {
 	for _, resource := range resources {
 		kind := strings.TrimSuffix(resource, "s") + " \""
 		for i := range r.Refused {
-			if why, absent := strings.CutSuffix(r.Refused[i].Reason, " not found"); absent && strings.HasPrefix(why, kind) {
+			if why, absent := strings.CutSuffix(r.Refused[i].Reason, " not found"); absent && strings.Contains(why, kind) {
 				r.Refused[i].Reason = why + " may not be read: you may not list " + resource
 			}
 		}

@@ -56,21 +56,30 @@ func TestWithoutNamesWhatFitsNowhere(t *testing.T) {
 
 // A volume that may not be listed isn't said to be gone.
 func TestVolumesThatMayNotBeRead(t *testing.T) {
-	reasons := func() *Report {
-		return &Report{Refused: []Refused{{Reason: `persistentvolume "pvc-0" of claim "d-pg-0" not found`}, {Reason: `persistentvolumeclaim "d" not found`}}}
-	}
+	const pods = `
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: d-pg-0, namespace: data}, spec: {volumeName: pvc-0, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: pg-0, namespace: data}, spec: {containers: [{name: c, image: i}], volumes: [{name: d, persistentVolumeClaim: {claimName: d-pg-0}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: pg-1, namespace: data}, spec: {containers: [{name: c, image: i}], volumes: [{name: d, persistentVolumeClaim: {claimName: d-pg-1}}]}}
+`
+	const volume, claim = `refused pg-0: pod can't be planned for: persistentvolume "pvc-0" of claim "d-pg-0" `, `refused pg-1: pod can't be planned for: persistentvolumeclaim "d-pg-1" `
 	for _, tc := range []struct {
 		unread []string
-		want   [2]string
+		want   []string
 	}{
-		{nil, [2]string{`persistentvolume "pvc-0" of claim "d-pg-0" not found`, `persistentvolumeclaim "d" not found`}},
-		{[]string{"persistentvolumes"}, [2]string{`persistentvolume "pvc-0" of claim "d-pg-0" may not be read: you may not list persistentvolumes`, `persistentvolumeclaim "d" not found`}},
-		{[]string{"persistentvolumeclaims"}, [2]string{`persistentvolume "pvc-0" of claim "d-pg-0" not found`, `persistentvolumeclaim "d" may not be read: you may not list persistentvolumeclaims`}},
+		{nil, []string{volume + "not found", claim + "not found"}},
+		{[]string{"persistentvolumes"}, []string{volume + "may not be read: you may not list persistentvolumes", claim + "not found"}},
+		{[]string{"persistentvolumeclaims"}, []string{volume + "not found", claim + "may not be read: you may not list persistentvolumeclaims"}},
 	} {
-		r := reasons()
-		mayBeThere(r, tc.unread)
-		if got := [2]string{r.Refused[0].Reason, r.Refused[1].Reason}; got != tc.want {
-			t.Errorf("without %v: %q", tc.unread, got)
+		s := settings(t)
+		s.Unread = tc.unread
+		r, err := Plan(t.Context(), set(t, class+pool("general", "")+pods), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, linesOf(r)); diff != "" {
+			t.Errorf("where %v may not be read (-want +got):\n%s", tc.unread, diff)
 		}
 	}
 }
