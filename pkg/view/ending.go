@@ -22,6 +22,8 @@ type Ending struct {
 	Lost  []string `json:"lost,omitempty"`
 	// Refused are pods for which there would be no node, with the reason of each, beyond those for which there is none now.
 	Refused []string `json:"refused,omitempty"`
+	// Against is what stands against ending it, as the cluster's objects say it.
+	Against []string `json:"against,omitempty"`
 	// Bought are the nodes that would be bought for all pods that then wait.
 	Bought []string `json:"bought,omitempty"`
 }
@@ -44,6 +46,7 @@ func EndingOf(ctx context.Context, c *explain.Cluster, name string) (*Ending, er
 	}
 	out := &Ending{Node: name, InsteadPerHour: then.TotalPerHour - now.TotalPerHour, Moved: len(gone.Moved)}
 	out.PerHour, out.Priced = c.Price(gone.Nodes[0].Labels)
+	out.Against = c.Against(gone.Nodes[0])
 	for _, pod := range gone.Lost {
 		out.Lost = append(out.Lost, pod.Namespace+"/"+pod.Name)
 	}
