@@ -48,7 +48,7 @@ func newClusterFlags() clusterFlags {
 func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.existing, "existing", nil, "look at this file instead of a cluster, as 'kubectl get ... -A -o json' prints one (docs/why.md)")
-	flags.StringVar(&f.catalog, "catalog", builtinCatalog, "instance types and prices: builtin, with prices of us-west-2 in 2026, or a file that 'dovetail catalog' wrote")
+	flags.StringVar(&f.catalog, "catalog", builtinCatalog, "instance types and prices: builtin, with prices of us-west-2 in 2026, those of spot estimated, or a file that 'dovetail catalog' wrote")
 	flags.StringVar(&f.config, "config", "", "the scheduler's configuration (default: that of the ConfigMap dovetail-scheduler, if you may read it)")
 	flags.DurationVar(&f.patience, "patience", 10*time.Second, "how long to look for a single change that would help a pod")
 	f.kube.add(flags, true)
@@ -215,7 +215,7 @@ func whereabouts(set *manifest.Set) (region string, zones []string) {
 		}
 	}
 	zones = slices.Sorted(maps.Keys(found))
-	if region == "" && len(zones) > 0 { // a zone is its region and a letter
+	if region == "" {
 		region = regionOf(zones)
 	}
 	return region, zones

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,7 +83,7 @@ func planCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or folder with manifests, - for standard input; may be given several times")
-	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices: a file that 'dovetail catalog' wrote, or builtin, a table with prices of us-west-2 in 2026")
+	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices: a file that 'dovetail catalog' wrote, or builtin, a table with prices of us-west-2 in 2026, those of spot estimated")
 	flags.BoolVar(&f.fromCluster, "from-cluster", false, "plan for the pods that wait in the cluster of your kubeconfig, with its nodes and pools; --catalog is builtin then, if it isn't given")
 	flags.StringArrayVar(&f.without, "without", nil, "plan as if this node were gone; may be given several times (with --from-cluster or --existing)")
 	flags.StringArrayVar(&f.pools, "pool", nil, "plan as if this file's NodePools and EC2NodeClasses were there, in place of those of the same name (with --from-cluster or --existing)")
@@ -206,12 +207,15 @@ var errNoCatalog = errors.New("--catalog is required: prices and machines differ
 	"Write them down once with AWS credentials: dovetail catalog --region REGION -o catalog.json. " +
 	"Or take --catalog builtin, a table with prices of us-west-2 in 2026")
 
-// regionOf returns the region that zones belong to; empty: not known. The zones of a region are its name and a letter.
+// regionName matches the region in a zone's name: eu-central-1 in eu-central-1a, and us-west-2 in us-west-2-lax-1a.
+var regionName = regexp.MustCompile(`^[a-z]+(-[a-z]+)+-[0-9]+`)
+
+// regionOf returns the region of the first of these zones; empty: not known.
 func regionOf(zones []string) string {
-	if len(zones) == 0 || len(zones[0]) < 2 {
+	if len(zones) == 0 {
 		return ""
 	}
-	return zones[0][:len(zones[0])-1]
+	return regionName.FindString(zones[0])
 }
 
 // builtinCatalog is the value of --catalog that stands for the table in pkg/aws/catalog/builtin.

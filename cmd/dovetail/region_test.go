@@ -74,3 +74,14 @@ func TestCatalogOfAnotherRegion(t *testing.T) {
 		t.Errorf("of its own region it says:\n%s", out)
 	}
 }
+
+func TestRegionOfZones(t *testing.T) {
+	for zone, want := range map[string]string{"eu-central-1a": "eu-central-1", "us-gov-west-1b": "us-gov-west-1", "us-west-2-lax-1a": "us-west-2", "eu-test-1a": "eu-test-1", "rack7": "", "": ""} {
+		if got := regionOf([]string{zone}); got != want {
+			t.Errorf("%q is in region %q, want %q", zone, got, want)
+		}
+	}
+	if got := regionOf(nil); got != "" {
+		t.Errorf("no zones are in region %q", got)
+	}
+}
