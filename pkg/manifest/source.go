@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -39,6 +40,8 @@ type document struct {
 	Source
 	head head
 	raw  []byte
+	// decoded is the object, if it has been decoded already.
+	decoded client.Object
 }
 
 // head holds the fields that are read first of every object.

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -131,5 +133,31 @@ func TestListingsAreReadAsFiles(t *testing.T) {
 		if len(a) != 1 || len(b) != 1 || !reflect.DeepEqual(a[0], b[0]) || a[0].GetObjectKind().GroupVersionKind().Kind != name {
 			t.Errorf("%s: a file has %+v, a listing %+v", kind, a, b)
 		}
+	}
+}
+
+// Answers keep their order, however many are read at a time, and errors name the answer and the object.
+func TestListingsKeepTheirOrder(t *testing.T) {
+	var listings []Listing
+	var want []string
+	for i := range 50 {
+		name := fmt.Sprintf("ns-%d", i)
+		want = append(want, name, name+"-b")
+		listings = append(listings, Listing{Name: "namespaces", JSON: []byte(`{"apiVersion":"v1","kind":"NamespaceList","items":[{"metadata":{"name":"` + name + `"}},{"metadata":{"name":"` + name + `-b"}}]}`)})
+	}
+	set, err := Read(Options{Definitions: definitions, Cluster: listings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, ns := range All[*corev1.Namespace](set) {
+		got = append(got, ns.Name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+	listings = append(listings, Listing{Name: "nodes", JSON: []byte(`{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"name":"n"},"spec":{"unschedulable":"yes"}}]}`)})
+	if _, err := Read(Options{Definitions: definitions, Cluster: listings}); err == nil || err.Error() != "the cluster's nodes: document 1, item 1: Node n: spec.unschedulable: a string where bool is expected" {
+		t.Errorf("the error is %v", err)
 	}
 }
