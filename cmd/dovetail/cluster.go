@@ -48,7 +48,7 @@ func newClusterFlags() clusterFlags {
 func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.existing, "existing", nil, "look at this file instead of a cluster, as 'kubectl get ... -A -o json' prints one (docs/why.md)")
-	flags.StringVar(&f.catalog, "catalog", builtinCatalog, "instance types and prices: builtin, with prices of us-west-2 in 2026, or a file that 'dovetail catalog' wrote")
+	flags.StringVar(&f.catalog, "catalog", builtinCatalog, "instance types and prices: builtin, with prices of us-west-2 in 2026, those of spot estimated, or a file that 'dovetail catalog' wrote")
 	flags.StringVar(&f.config, "config", "", "the scheduler's configuration (default: that of the ConfigMap dovetail-scheduler, if you may read it)")
 	flags.DurationVar(&f.patience, "patience", 10*time.Second, "how long to look for a single change that would help a pod")
 	f.kube.add(flags, true)
@@ -93,6 +93,9 @@ type seen struct {
 
 // look reads the cluster, or the file in its place, and adds the manifests that input names.
 func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manifest.Options, of ...about) (*seen, error) {
+	if !f.quiet {
+		defer progressOf(cmd).doing("Reading the cluster")()
+	}
 	snapshot := &livecluster.Snapshot{}
 	installed := ""
 	if len(f.existing) == 0 {
@@ -136,21 +139,48 @@ func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manif
 	default:
 		out.notes = append(out.notes, "the scheduler's configuration isn't known, so that its settings have their defaults (--config names it)")
 	}
-	region, zones := whereabouts(set)
-	sizes.Zones = f.zones
-	if out.prices, err = readCatalog(f.catalog, region, zones, sizes); err != nil {
+	if err := out.price(cmd, f, set, sizes); err != nil {
 		return nil, err
-	}
-	if f.catalog == builtinCatalog {
-		out.notes = append(out.notes, "prices are those of us-west-2 in 2026; for those of your region: dovetail catalog, and --catalog FILE")
 	}
 	settings.Catalog = out.prices
 	now := settings.Clock.Now()
 	if len(f.existing) > 0 {
 		now = explain.Newest(set)
 	}
+	settings.Unread = snapshot.Unread
 	out.Cluster = explain.New(set, settings, out.prices, now, f.patience)
+	if out.Evictions, err = newEvictions(set); err != nil {
+		return nil, fmt.Errorf("reading PodDisruptionBudgets: %w", err)
+	}
 	return out, nil
+}
+
+// price reads the catalogue for the region of a set, and notes what is wrong with its prices there.
+func (s *seen) price(cmd *cobra.Command, f *clusterFlags, set *manifest.Set, sizes aws.OfflineConfig) (err error) {
+	region, zones := whereabouts(set)
+	if region == "" {
+		region = regionOf(f.zones)
+	}
+	if region == regionOf(f.zones) { // subnets in zones without nodes
+		zones = slices.Compact(slices.Sorted(slices.Values(slices.Concat(zones, f.zones))))
+	}
+	sizes.Zones = f.zones
+	of := ""
+	if s.prices, of, err = readCatalog(f.catalog, region, zones, sizes); err != nil {
+		return err
+	}
+	switch {
+	case f.catalog == builtinCatalog:
+		s.notes = append(s.notes, "prices are those of us-west-2 in 2026, and those of spot instances in each zone are estimates; for those of your region: dovetail catalog, and --catalog FILE")
+	case region != "" && of != "" && region != of:
+		text := fmt.Sprintf("--catalog %s: the catalogue is of %s, the nodes are in %s: nothing can be bought there by it, and the nodes' prices are unknown or wrong. For one of that region: dovetail catalog --region %s", f.catalog, of, region, region)
+		if f.quiet {
+			s.notes = append(s.notes, text)
+		} else {
+			warn(cmd, []string{text})
+		}
+	}
+	return nil
 }
 
 // schedulerConfig reads the file of --config, or the text that is installed; nil: neither is known.
@@ -185,8 +215,8 @@ func whereabouts(set *manifest.Set) (region string, zones []string) {
 		}
 	}
 	zones = slices.Sorted(maps.Keys(found))
-	if region == "" && len(zones) > 0 { // a zone is its region and a letter
-		region = zones[0][:len(zones[0])-1]
+	if region == "" {
+		region = regionOf(zones)
 	}
 	return region, zones
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	"sigs.k8s.io/yaml"
 
@@ -136,7 +137,7 @@ func acceptObjects(text string) error {
 		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
 			return err
 		}
-		into := map[string]any{"PodTemplate": &corev1.PodTemplate{}, "CapacityBuffer": &autoscalingv1beta1.CapacityBuffer{}}[head.Kind]
+		into := map[string]any{"PodTemplate": &corev1.PodTemplate{}, "ClusterRole": &rbacv1.ClusterRole{}, "CapacityBuffer": &autoscalingv1beta1.CapacityBuffer{}}[head.Kind]
 		if into == nil {
 			known = append(known, document)
 		} else if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {

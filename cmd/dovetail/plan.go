@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,7 +83,7 @@ func planCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or folder with manifests, - for standard input; may be given several times")
-	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices: a file that 'dovetail catalog' wrote, or builtin, a table with prices of us-west-2 in 2026")
+	flags.StringVar(&f.catalog, "catalog", "", "instance types and prices: a file that 'dovetail catalog' wrote, or builtin, a table with prices of us-west-2 in 2026, those of spot estimated")
 	flags.BoolVar(&f.fromCluster, "from-cluster", false, "plan for the pods that wait in the cluster of your kubeconfig, with its nodes and pools; --catalog is builtin then, if it isn't given")
 	flags.StringArrayVar(&f.without, "without", nil, "plan as if this node were gone; may be given several times (with --from-cluster or --existing)")
 	flags.StringArrayVar(&f.pools, "pool", nil, "plan as if this file's NodePools and EC2NodeClasses were there, in place of those of the same name (with --from-cluster or --existing)")
@@ -105,7 +106,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if err := f.check(cmd.Flags().Changed); err != nil {
 		return usageError{err}
 	}
-	if f.fromCluster || len(f.without) > 0 || len(f.pools) > 0 {
+	if f.fromCluster || len(f.existing) > 0 {
 		return f.runOnCluster(cmd)
 	}
 	settings := offline.Settings{
@@ -128,7 +129,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	}
 	settings.Catalog = catalog
 	set, err := manifest.Read(manifest.Options{
-		Manifests: f.manifests, Existing: f.existing, DefaultPool: f.defaultPool, Namespace: f.namespace, Stdin: cmd.InOrStdin(), Definitions: definitions,
+		Manifests: f.manifests, DefaultPool: f.defaultPool, Namespace: f.namespace, Stdin: cmd.InOrStdin(), Definitions: definitions,
 	})
 	if err != nil {
 		warn(cmd, set.Warnings)
@@ -190,28 +191,46 @@ func (f *planFlags) check(given func(string) bool) error {
 
 func (f *planFlags) readCatalog(sizes aws.OfflineConfig) (*aws.Offline, error) {
 	if f.catalog == "" {
-		return nil, errors.New("--catalog is required: prices and machines differ by region and day. " +
-			"Write them down once with AWS credentials: dovetail catalog --region REGION -o catalog.json. " +
-			"Or take --catalog builtin, a table with prices of us-west-2 in 2026")
+		return nil, errNoCatalog
 	}
 	sizes.Zones = f.zones
-	return readCatalog(f.catalog, "", nil, sizes)
+	region, zones := "", []string(nil)
+	if region = regionOf(f.zones); region != "" {
+		zones = f.zones
+	}
+	prepared, _, err := readCatalog(f.catalog, region, zones, sizes)
+	return prepared, err
+}
+
+// errNoCatalog is the error of a plan that would have prices of an unknown region.
+var errNoCatalog = errors.New("--catalog is required: prices and machines differ by region and day. " +
+	"Write them down once with AWS credentials: dovetail catalog --region REGION -o catalog.json. " +
+	"Or take --catalog builtin, a table with prices of us-west-2 in 2026")
+
+// regionName matches the region in a zone's name: eu-central-1 in eu-central-1a, and us-west-2 in us-west-2-lax-1a.
+var regionName = regexp.MustCompile(`^[a-z]+(-[a-z]+)+-[0-9]+`)
+
+// regionOf returns the region of the first of these zones; empty: not known.
+func regionOf(zones []string) string {
+	if len(zones) == 0 {
+		return ""
+	}
+	return regionName.FindString(zones[0])
 }
 
 // builtinCatalog is the value of --catalog that stands for the table in pkg/aws/catalog/builtin.
 const builtinCatalog = "builtin"
 
-// readCatalog reads the file that --catalog names, or the built-in table for a region with these zones.
-func readCatalog(name, region string, zones []string, sizes aws.OfflineConfig) (*aws.Offline, error) {
+// readCatalog reads the file that --catalog names, or the built-in table for a region with these zones. of is the catalogue's region.
+func readCatalog(name, region string, zones []string, sizes aws.OfflineConfig) (prepared *aws.Offline, of string, err error) {
 	read, err := openCatalog(name, region, zones)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	prepared, err := aws.NewOffline(read, sizes)
-	if err != nil {
-		return nil, fmt.Errorf("--catalog %s: %w", name, err)
+	if prepared, err = aws.NewOffline(read, sizes); err != nil {
+		return nil, "", fmt.Errorf("--catalog %s: %w", name, err)
 	}
-	return prepared, nil
+	return prepared, read.Meta.Region, nil
 }
 
 func openCatalog(name, region string, zones []string) (*catalog.File, error) {

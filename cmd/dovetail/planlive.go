@@ -19,6 +19,9 @@ import (
 
 // runOnCluster plans on a live cluster, or on one that was written to a file.
 func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
+	if !f.fromCluster && len(f.without) == 0 && len(f.pools) == 0 && f.catalog == "" {
+		return errNoCatalog
+	}
 	flags := newClusterFlags()
 	flags.kube, flags.existing, flags.config, flags.zones, flags.memoryOverhead = f.kube, f.existing, f.config, f.zones, f.memoryOverhead
 	flags.catalog = cmp.Or(f.catalog, builtinCatalog)
@@ -29,6 +32,7 @@ func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	defer progressOf(cmd).doing("Planning")()
 	set := c.Plannable()
 	var gone *whatif.Gone
 	if len(f.without) > 0 {
@@ -41,14 +45,14 @@ func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
 	settings.Plan.IgnorePreferences = settings.Plan.IgnorePreferences || f.ignorePreferences
 	report, err := offline.Plan(cmd.Context(), set, settings)
 	if errors.Is(err, offline.ErrNoPool) {
-		return fmt.Errorf("%w: the cluster has none; add one with --pool FILE, or take --default-pool", err)
+		return fmt.Errorf("%w: the cluster has none; add one with -f or --pool FILE, or take --default-pool", err)
 	}
 	if err != nil {
 		warn(cmd, set.Warnings)
 		return err
 	}
 	warn(cmd, report.Warnings)
-	report.Reserved = c.Reserved()
+	report.Reserved, report.Elsewhere = c.Reserved(), c.Elsewhere()
 	if gone != nil {
 		settings.Explain = ""
 		now, err := offline.Plan(cmd.Context(), c.Plannable(), settings)
@@ -56,7 +60,10 @@ func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
 			return err
 		}
 		report.Without = withoutOf(gone, c.Price)
-		report.Without.InsteadPerHour = report.TotalPerHour - now.TotalPerHour
+		report.Without.Compare(report, now, namesOf(gone.Moved))
+		for _, n := range gone.Nodes {
+			report.Without.Against = append(report.Without.Against, c.Against(n)...)
+		}
 	}
 	report.Assumed = append(report.Assumed, c.notes...)
 	if err := f.print(cmd, report); err != nil {
@@ -101,8 +108,13 @@ func withoutOf(gone *whatif.Gone, price func(map[string]string) (float64, bool))
 			out.Unpriced++
 		}
 	}
-	for _, pod := range gone.Lost {
-		out.Lost = append(out.Lost, offline.PodName{Namespace: pod.Namespace, Name: pod.Name})
+	out.Lost = namesOf(gone.Lost)
+	return out
+}
+
+func namesOf(pods []*corev1.Pod) (out []offline.PodName) {
+	for _, pod := range pods {
+		out = append(out, offline.PodName{Namespace: pod.Namespace, Name: pod.Name})
 	}
 	return out
 }

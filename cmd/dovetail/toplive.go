@@ -110,6 +110,7 @@ func (m *topModel) take(l looked) {
 		m.boundAt = m.clock.Now()
 	case m.latest != nil:
 		l.overview.Bound, l.overview.Managed, l.overview.ManagedPerHour = m.latest.Bound, m.latest.Managed, m.latest.ManagedPerHour
+		l.overview.BoundOnSpot, l.overview.NoBoundFor = m.latest.BoundOnSpot, m.latest.NoBoundFor
 	}
 	m.latest, m.notes, m.took = l.overview, l.notes, l.took
 }

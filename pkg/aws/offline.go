@@ -88,7 +88,11 @@ func (o *Offline) InstanceTypes(class status.Object) (types []*capacity.Instance
 	if err != nil {
 		return nil, nil, fmt.Errorf("EC2NodeClass %s: %w", nc.Name, err)
 	}
-	if r.subnets = subnetsOf(&nc.Status); len(r.subnets) == 0 {
+	r.subnets = subnetsOf(&nc.Status)
+	switch {
+	case len(r.subnets) == 0 && len(nc.Status.Conditions) > 0: // a controller has looked for them, or is about to
+		return nil, nil, fmt.Errorf("EC2NodeClass %s: status.subnets: there is none", nc.Name)
+	case len(r.subnets) == 0:
 		for _, zone := range o.zones {
 			r.subnets = append(r.subnets, network.Subnet{ID: "any-in-" + zone, Zone: zone})
 		}

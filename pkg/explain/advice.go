@@ -60,6 +60,7 @@ var advices = []Advice{
 	{"devices of class ... are reserved for pods planned for the node", "the free devices belong to other pods, which will be bound there in a moment", "wait"},
 	{"storage of class ... is reserved for pods planned for the node", "the free storage belongs to other pods, which will be bound there in a moment", "wait"},
 	{"the pod asks for ..., which the requirement of the pool excludes: ...", "the pool allows none of the label's values that the pod accepts", "correct the pod or the pool's requirement"},
+	{"the pod asks for pool ...", "node selector or node affinity names another pool", "see what keeps that pool from launching a node, or correct the pod"},
 	{"the pod asks for ..., a label that the pool's nodes don't have", "node selector or node affinity names a label of your own", "add it to spec.template.metadata.labels or to the requirements of the pool, or correct the pod"},
 	{"pod affinity over ... can't be met where nodes can be launched", "the pods that it must be with are where the pool has no nodes", "a pool in that zone"},
 	{"attachments of ... are reserved for pods planned for the node", "the free attachments belong to other pods, which will be bound there in a moment", "wait"},

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 	"github.com/dovetail-scheduler/dovetail/pkg/whatif"
 )
@@ -30,6 +32,8 @@ type Cluster struct {
 	Settings offline.Settings
 	Prices   Prices
 	Now      time.Time
+	// Evictions is asked about PodDisruptionBudgets; nil: they aren't known.
+	Evictions Evictions
 	// Patience is how long to look for what alone would help a pod.
 	Patience time.Duration
 
@@ -57,6 +61,20 @@ func (c *Cluster) Plannable() *manifest.Set {
 		}
 		return o
 	})
+}
+
+// Elsewhere returns how many pods Plannable leaves out for each scheduler, by its name.
+func (c *Cluster) Elsewhere() (out []offline.Elsewhere) {
+	pods := map[string]int{}
+	for _, pod := range manifest.All[*corev1.Pod](c.after) {
+		if pod.Spec.NodeName == "" && c.foreign(pod) && !objects.Ended(pod) && !objects.OfDaemonSet(pod) && pod.DeletionTimestamp == nil {
+			pods[pod.Spec.SchedulerName]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		out = append(out, offline.Elsewhere{Scheduler: name, Pods: pods[name]})
+	}
+	return out
 }
 
 // Reserved returns how many pods without a node have a reservation.

@@ -123,6 +123,11 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 				return
 			}
 		}
+		if k := (&objections{c, n, nc}).kept(); k != nil {
+			a.Kind, a.Summary = string(k.Kind), "is kept: "+k.Text()
+			a.adviseKept(k.Kind)
+			return
+		}
 		a.section("What to do", "dovetail plan --from-cluster --without "+n.Name+" shows what would be bought without it")
 	}
 }
@@ -230,13 +235,21 @@ func Add(to, more corev1.ResourceList) {
 	}
 }
 
+// cores writes a number of cores with four digits, or all of them where there are more before the point.
+func cores(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
 // Amount writes an amount of a resource for people: memory in GiB, cpu in cores.
 func Amount(name corev1.ResourceName, q resource.Quantity) string {
 	switch name {
 	case corev1.ResourceMemory:
 		return fmt.Sprintf("%.1f GiB", q.AsApproximateFloat64()/(1<<30))
 	case corev1.ResourceCPU:
-		return fmt.Sprintf("%.4g", q.AsApproximateFloat64())
+		return cores(q.AsApproximateFloat64())
 	}
 	return q.String()
 }

@@ -52,6 +52,7 @@ func (c *Cluster) NodePool(name string) (*Answer, error) {
 	a := &Answer{Object: "NodePool " + name}
 	class := c.classOf(np)
 	nodes, used, perHour, unpriced := c.poolNodes(name)
+	launching := launchingIn(c.Set, name)
 	c.poolState(a, np, class, used)
 	cond := c.unhealthy(a, "", np)
 	if class != nil {
@@ -60,7 +61,11 @@ func (c *Cluster) NodePool(name string) (*Answer, error) {
 	a.section("What isn't as it should be", cond...)
 	a.table("Limits", []string{"RESOURCE", "USED", "LIMIT", "LEFT"}, limits(np, used))
 	a.table("Limits of all pools together (limits of ProvisionArgs)", []string{"RESOURCE", "USED", "LIMIT", "LEFT"}, totalLimits(offline.TotalOf(c.Set, &c.Settings)))
-	line := fmt.Sprintf("%s, %s/h at list price", plural(nodes, "node"), dollars(perHour))
+	line := plural(nodes-launching, "node")
+	if launching > 0 {
+		line += fmt.Sprintf(" and %s without one", plural(launching, "NodeClaim"))
+	}
+	line += fmt.Sprintf(", %s/h at list price", dollars(perHour))
 	if unpriced > 0 {
 		line += fmt.Sprintf(" (the prices of %d are unknown)", unpriced)
 	}
@@ -161,6 +166,20 @@ func (c *Cluster) poolNodes(pool string) (nodes int, used corev1.ResourceList, p
 	})
 	used[corev1.ResourceName(capacity.ResourceNodes)] = *resource.NewQuantity(int64(nodes), resource.DecimalSI)
 	return nodes, used, perHour, unpriced
+}
+
+// launchingIn returns how many NodeClaims of a pool have no Node.
+func launchingIn(set *manifest.Set, pool string) (n int) {
+	there := map[string]bool{}
+	for _, node := range manifest.All[*corev1.Node](set) {
+		there[node.Name] = true
+	}
+	for _, nc := range manifest.All[*karpv1.NodeClaim](set) {
+		if nc.Labels[karpv1.NodePoolLabelKey] == pool && !there[nc.Status.NodeName] {
+			n++
+		}
+	}
+	return n
 }
 
 // eachOfPool calls visit with the NodeClaims of a pool, and with its nodes that have none.

@@ -30,6 +30,10 @@ type Overview struct {
 	// cost; Bound 0: not known.
 	Bound, ManagedPerHour float64
 	Managed               int
+	// BoundOnSpot: the nodes that the bound is about may be spot instances. NoBoundFor are the instance types of Managed nodes without a known price, for
+	// which the bound is unknown.
+	BoundOnSpot bool
+	NoBoundFor  []string
 	// Running is the number of pods on nodes, Waiting are those without one.
 	Running int
 	Waiting []Waiting
@@ -181,6 +185,10 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 	case err != nil:
 		other = "no plan can be made: " + objects.OneLine(err.Error())
 	default:
+		there := map[string]bool{}
+		for _, n := range manifest.All[*corev1.Node](c.Set) {
+			there[n.Name] = true
+		}
 		for i := range r.Nodes {
 			for _, p := range r.Nodes[i].Pods {
 				reasons[p.Namespace+"/"+p.Name] = "a node would be bought: " + r.Nodes[i].InstanceType + " in pool " + r.Nodes[i].Pool
@@ -188,7 +196,7 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 		}
 		for i := range r.Existing {
 			for _, p := range r.Existing[i].Pods {
-				reasons[p.Namespace+"/"+p.Name] = "it fits on a node that is there"
+				reasons[p.Namespace+"/"+p.Name] = fits(there[r.Existing[i].Name])
 			}
 		}
 		for i := range r.Refused {
@@ -209,6 +217,8 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 			reason = "a DaemonSet's pod waits for capacity on its own node"
 		case c.foreign(pod):
 			reason = fmt.Sprintf("it is placed by scheduler %s, for which nothing is launched", pod.Spec.SchedulerName)
+		case c.unknown(pod.Spec.SchedulerName) && (reason == fits(true) || reason == fits(false)):
+			reason = "it waits for scheduler " + pod.Spec.SchedulerName + ", which places it"
 		}
 		g := groups[reason]
 		if g == nil {
@@ -225,6 +235,14 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 	}
 	slices.SortFunc(o.Waiting, func(a, b Waiting) int { return cmp.Or(b.Pods-a.Pods, cmp.Compare(a.Reason, b.Reason)) })
 	return nil
+}
+
+// fits says that a pod fits on a node, or on a NodeClaim that has none yet.
+func fits(isThere bool) string {
+	if isThere {
+		return "it fits on a node that is there"
+	}
+	return "it fits on a NodeClaim whose instance is starting"
 }
 
 // mostReason is how long a reason may be in a table. 'dovetail why pod' has all of it.
@@ -258,9 +276,13 @@ func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
 		}
 		o.Managed++
 		o.ManagedPerHour += n.Price
-		known = known && n.Priced
+		if known = known && n.Priced; !n.Priced {
+			o.NoBoundFor = append(o.NoBoundFor, cmp.Or(n.Type, "unknown"))
+		}
 		counted[n.Name] = true
 	}
+	slices.Sort(o.NoBoundFor)
+	o.NoBoundFor = slices.Compact(o.NoBoundFor)
 	if !known || len(counted) == 0 {
 		return nil
 	}
@@ -289,6 +311,7 @@ func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
 	}
 	if err == nil {
 		o.Bound = r.LowerBoundPerHour
+		o.BoundOnSpot = slices.ContainsFunc(r.Nodes, func(n offline.Node) bool { return n.CapacityType == karpv1.CapacityTypeSpot })
 	}
 	return nil
 }

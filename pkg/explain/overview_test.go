@@ -72,3 +72,34 @@ func TestCapacityTypeOfAManagedNodeGroup(t *testing.T) {
 		}
 	}
 }
+
+// The bound says what it assumes, and which types' prices are missing where there is none.
+func TestTheBoundSaysWhatItAssumes(t *testing.T) {
+	const assumes = ". Disruption budgets and PodDisruptionBudgets, which may forbid moves, are not considered"
+	for _, tc := range []struct {
+		name string
+		o    Overview
+		want string
+	}{
+		{"on demand", Overview{Bound: 1, Managed: 1, ManagedPerHour: 2}, "1 node of pools: $2.0000/h. Their pods cost at least $1.0000/h on new nodes, however they are packed: this is 100 % above it" + assumes},
+		{"on spot", Overview{Bound: 1, Managed: 1, ManagedPerHour: 2, BoundOnSpot: true},
+			"1 node of pools: $2.0000/h. Their pods cost at least $1.0000/h on new nodes, however they are packed, on spot where pools allow it: this is 100 % above it" + assumes},
+		{"no price", Overview{Managed: 1, NoBoundFor: []string{"a", "b", "c", "d", "e", "f", "g"}},
+			"What the pods would cost at least isn't known, because these types of pools' nodes have no known price: a, b, c, d, e and 2 more"},
+	} {
+		if got := tc.o.Money()[1]; got != tc.want {
+			t.Errorf("%s: %s\nwant %s", tc.name, got, tc.want)
+		}
+	}
+	if lines := (&Overview{}).Money(); len(lines) != 2 {
+		t.Errorf("without nodes of pools: %q", lines)
+	}
+}
+
+func TestAmountsHaveNoExponent(t *testing.T) {
+	for text, want := range map[string]string{"10360": "10360", "1930m": "1.93", "999500m": "999.5", "0": "0", "100": "100"} {
+		if got := Amount(corev1.ResourceCPU, resource.MustParse(text)); got != want {
+			t.Errorf("%s cores are %s, want %s", text, got, want)
+		}
+	}
+}

@@ -124,9 +124,16 @@ func (o *Overview) Money() []string {
 		line += fmt.Sprintf(" (the prices of %d are unknown)", o.Unpriced)
 	}
 	out := []string{line}
-	if o.Bound > 0 {
-		out = append(out, fmt.Sprintf("%s of pools: %s/h. Their pods cost at least %s/h on new nodes, however they are packed: this is %.0f %% above it",
-			plural(o.Managed, "node"), dollars(o.ManagedPerHour), dollars(o.Bound), 100*max(o.ManagedPerHour/o.Bound-1, 0)))
+	switch {
+	case o.Bound > 0:
+		spot := ""
+		if o.BoundOnSpot {
+			spot = ", on spot where pools allow it"
+		}
+		out = append(out, fmt.Sprintf("%s of pools: %s/h. Their pods cost at least %s/h on new nodes, however they are packed%s: this is %.0f %% above it. Disruption budgets and PodDisruptionBudgets, which may forbid moves, are not considered",
+			plural(o.Managed, "node"), dollars(o.ManagedPerHour), dollars(o.Bound), spot, 100*max(o.ManagedPerHour/o.Bound-1, 0)))
+	case len(o.NoBoundFor) > 0:
+		out = append(out, "What the pods would cost at least isn't known, because these types of pools' nodes have no known price: "+few(o.NoBoundFor))
 	}
 	waiting := 0
 	for _, w := range o.Waiting {
@@ -168,6 +175,15 @@ func (o *Overview) NodeRows() [][]string {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// few names the first of many.
+func few(all []string) string {
+	const shown = 5
+	if more := len(all) - shown; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), more)
+	}
+	return strings.Join(all, ", ")
 }
 
 func orDash(s string) string {

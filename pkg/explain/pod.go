@@ -118,7 +118,7 @@ func (c *Cluster) waiting(ctx context.Context, a *Answer, pod *corev1.Pod, messa
 	}
 	a.Notes = append(a.Notes, r.Warnings...)
 	if place, ok := whatif.PlaceOf(r, pod.Namespace, pod.Name); ok {
-		c.placed(a, r, place, messages)
+		c.placed(a, r, place, pod.Spec.SchedulerName, messages)
 		return nil
 	}
 	return c.refused(ctx, a, r, pod, messages)
@@ -156,8 +156,16 @@ func (c *Cluster) progress(nc *karpv1.NodeClaim) string {
 	return "the node is initialized (" + since + ")"
 }
 
-// placed describes where a plan puts the pod.
-func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, messages []string) {
+// ownSchedulers are the names under which kube-scheduler and Dovetail's scheduler usually run.
+var ownSchedulers = map[string]bool{"": true, corev1.DefaultSchedulerName: true, "dovetail-scheduler": true}
+
+// unknown reports whether the configuration isn't known, and a scheduler of that name is neither kube-scheduler nor Dovetail's, as far as names tell.
+func (c *Cluster) unknown(scheduler string) bool {
+	return len(c.Settings.Pools) == 0 && !ownSchedulers[scheduler]
+}
+
+// placed describes where a plan puts the pod, which a scheduler of that name places.
+func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, scheduler string, messages []string) {
 	if place.New != nil {
 		a.Kind, a.Summary = PodBuys, "waits for a node that would be bought: "+c.placeText(place)
 		if why := c.heldBack(place.New.Pool); why != "" {
@@ -169,6 +177,9 @@ func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, messa
 		a.Kind, a.Summary = PodFits, fmt.Sprintf("waits, and fits on node %s: kube-scheduler has not bound it there yet", place.Existing)
 		if _, ok := find[*corev1.Node](c.Set, "", place.Existing); !ok {
 			a.Summary = fmt.Sprintf("waits, and fits on NodeClaim %s, whose instance is starting", place.Existing)
+		}
+		if c.unknown(scheduler) {
+			a.Summary = fmt.Sprintf("waits for scheduler %s, which places it: by kube-scheduler's filters it fits on %s", scheduler, place.Existing)
 		}
 	}
 	if r.Explanation != nil {
@@ -211,6 +222,9 @@ func (c *Cluster) refused(ctx context.Context, a *Answer, r *offline.Report, pod
 	if r.Explanation != nil {
 		for _, line := range r.Explanation.Lines {
 			if strings.Contains(line, "don't take it") {
+				if len(manifest.All[*corev1.Node](c.after)) > len(manifest.All[*corev1.Node](c.Set)) { // NodeClaims without a Node count as nodes there
+					line = strings.Replace(line, "of the nodes that are there", "of the nodes that are there or starting", 1)
+				}
 				a.section("And the nodes that are there", line)
 			}
 		}

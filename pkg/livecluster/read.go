@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -45,6 +47,7 @@ var resources = []resource{
 	{path: "/apis/node.k8s.io/v1/runtimeclasses", without: "overhead of DaemonSets' pods"},
 	{path: "/api/v1/persistentvolumeclaims", without: "volumes of pods"},
 	{path: "/api/v1/persistentvolumes", without: "volumes of pods"},
+	{path: "/apis/policy/v1/poddisruptionbudgets", without: "which evictions PodDisruptionBudgets forbid"},
 	{path: "/apis/storage.k8s.io/v1/storageclasses", without: "volumes of pods"},
 	{path: "/apis/storage.k8s.io/v1/csinodes", without: "how many volumes can be attached to nodes"},
 	{path: "/apis/storage.k8s.io/v1/csidrivers", without: "which drivers publish storage capacity"},
@@ -52,9 +55,20 @@ var resources = []resource{
 	{path: "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", without: "gangs"},
 }
 
+// Paths returns the paths of all lists that Read asks for.
+func Paths() []string {
+	out := make([]string, 0, len(resources))
+	for _, res := range resources {
+		out = append(out, res.path)
+	}
+	return out
+}
+
 // Snapshot is what the API server answered.
 type Snapshot struct {
 	Listings []manifest.Listing
+	// Unread are the resources that the user may not list, such as persistentvolumes.
+	Unread []string
 	// Warnings name what could not be read, and what isn't known therefore.
 	Warnings []string
 }
@@ -73,21 +87,67 @@ func New(c *rest.Config) (*Reader, error) {
 	return &Reader{client.Discovery().RESTClient()}, nil
 }
 
-// Read lists everything that influences plans. Kinds that the cluster doesn't have are left out. What the user may not list is a warning,
-// unless nothing can be said without it: then it is an error that names the resource.
+// atOnce is how many kinds are listed at the same time: a large list takes the API server a second, and most are small.
+const atOnce = 6
+
+// Read lists everything that influences plans. Kinds that the cluster doesn't have are left out. What the user may not list is a warning, one for all
+// kinds, unless nothing can be said without it: then it is an error, one for all of these.
 func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
+	parts := make([]struct {
+		Snapshot
+		forbidden bool
+	}, len(resources))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, res := range resources {
+		group.Go(func() error {
+			err := r.list(ctx, &parts[i].Snapshot, res.path, res.selector)
+			switch {
+			case err == nil || apierrors.IsNotFound(err):
+			case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) && res.without != "":
+				parts[i].forbidden = r.exists(ctx, res.path)
+			default:
+				return fmt.Errorf("listing %s: %s", name(res.path), reason(err))
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
 	out := &Snapshot{}
-	for _, res := range resources {
-		err := r.list(ctx, out, res.path, res.selector)
-		switch {
-		case err == nil || apierrors.IsNotFound(err):
-		case res.without != "" && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)):
-			out.Warnings = append(out.Warnings, fmt.Sprintf("%s can't be read, so that it isn't known: %s (%s)", name(res.path), res.without, reason(err)))
+	var needed, lost []string
+	for i, res := range resources {
+		switch out.Listings = append(out.Listings, parts[i].Listings...); {
+		case !parts[i].forbidden:
+		case res.without == "":
+			needed = append(needed, name(res.path))
 		default:
-			return nil, fmt.Errorf("listing %s: %s", name(res.path), reason(err))
+			out.Unread = append(out.Unread, name(res.path))
+			lost = append(lost, fmt.Sprintf("%s (%s)", name(res.path), res.without))
 		}
 	}
+	if len(needed) > 0 {
+		return nil, fmt.Errorf("listing %s: you may not list them, and nothing can be said without them; a ClusterRole that allows it: docs/why.md", strings.Join(needed, ", "))
+	}
+	if len(lost) > 0 {
+		out.Warnings = append(out.Warnings, "you may not list these, so that what is in brackets isn't known: "+strings.Join(lost, ", "))
+	}
 	return out, nil
+}
+
+// exists reports whether the API server has a resource, which it doesn't say to users who may not list it. Without an answer it counts as there.
+func (r *Reader) exists(ctx context.Context, path string) bool {
+	if strings.HasPrefix(path, "/api/v1/") {
+		return true
+	}
+	group, resource := path[:strings.LastIndex(path, "/")], name(path)
+	raw, err := r.rest.Get().AbsPath(group).Do(ctx).Raw()
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	var list metav1.APIResourceList
+	return json.Unmarshal(raw, &list) != nil || slices.ContainsFunc(list.APIResources, func(known metav1.APIResource) bool { return known.Name == resource })
 }
 
 // Paused lists what may have the condition objects.ConditionLaunchesPaused. Kinds that the cluster doesn't have are left out; those that the user may not

@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
@@ -18,11 +20,14 @@ import (
 type server struct {
 	bodies    map[string]string
 	forbidden []string
+	mu        sync.Mutex
 	requests  []string
 	patches   []string
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.Method+" "+r.URL.Path)
 	w.Header().Set("Content-Type", "application/json")
 	for _, path := range s.forbidden {
@@ -73,7 +78,7 @@ func TestRead(t *testing.T) {
 		"/api/v1/pods":       `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"two"},"items":[]}`,
 		"/api/v1/pods#two":   empty,
 		"/api/v1/configmaps": `{"items":[{"data":{"other":"x"}},{"data":{"scheduler-config.yaml":"profiles: []"}}]}`,
-	}, forbidden: []string{"/api/v1/persistentvolumes"}}
+	}, forbidden: []string{"/api/v1/persistentvolumes", "/api/v1/services", "/apis/karpenter.sh/v1alpha5/provisioners", "/apis/karpenter.sh/v1/nodepools"}}
 	r := readerOf(t, s)
 	got, err := r.Read(t.Context())
 	if err != nil {
@@ -86,7 +91,11 @@ func TestRead(t *testing.T) {
 	if got := strings.Join(names, " "); got != "nodes pods pods" {
 		t.Errorf("%s were read", got)
 	}
-	if want := "persistentvolumes can't be read, so that it isn't known: volumes of pods (you may not list them)"; len(got.Warnings) != 1 || got.Warnings[0] != want {
+	// Provisioners and NodePools, which the API server doesn't have, are not among them.
+	if diff := cmp.Diff([]string{"services", "persistentvolumes"}, got.Unread); diff != "" {
+		t.Errorf("what may not be listed (-want +got):\n%s", diff)
+	}
+	if want := "you may not list these, so that what is in brackets isn't known: services (default spread constraints), persistentvolumes (volumes of pods)"; len(got.Warnings) != 1 || got.Warnings[0] != want {
 		t.Errorf("warnings %q, want %q", got.Warnings, want)
 	}
 	if text := r.SchedulerConfig(t.Context()); text != "profiles: []" {
@@ -104,6 +113,13 @@ func TestReadWithoutTheRightToListPods(t *testing.T) {
 	r := readerOf(t, &server{bodies: map[string]string{"/api/v1/nodes": empty}, forbidden: []string{"/api/v1/pods"}})
 	if _, err := r.Read(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listing pods: ") {
 		t.Errorf("the error is %v", err)
+	}
+	// All that is missing is named at once.
+	karpenter := "/apis/karpenter.sh/v1"
+	r = readerOf(t, &server{bodies: map[string]string{karpenter: `{"resources":[{"name":"nodepools"},{"name":"nodeclaims"}]}`}, forbidden: []string{"/api/v1/nodes", karpenter + "/nodepools"}})
+	want := "listing nodes, nodepools: you may not list them, and nothing can be said without them; a ClusterRole that allows it: docs/why.md"
+	if _, err := r.Read(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("the error is %v, want %s", err, want)
 	}
 }
 

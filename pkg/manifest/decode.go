@@ -33,7 +33,11 @@ func (k *kind) decode(d *document, definitions karpenter.Definitions, fresh bool
 		return nil, nil, []error{d.errorf("%w", err)}
 	}
 	o = made.(client.Object)
-	if ignored, errs = unmarshal(d, o, func() client.Object { return made.DeepCopyObject().(client.Object) }); len(errs) > 0 {
+	empty := func() client.Object { // only for errors: made is filled by then
+		o, _ := legacyscheme.Scheme.New(gvk)
+		return o.(client.Object)
+	}
+	if ignored, errs = unmarshal(d, o, empty, fresh); len(errs) > 0 {
 		return nil, nil, errs
 	}
 	d.complete(o)
@@ -53,18 +57,23 @@ func (k *kind) decode(d *document, definitions karpenter.Definitions, fresh bool
 
 // decodeCustom is decode for kinds defined by CustomResourceDefinitions.
 func (k *kind) decodeCustom(d *document, definitions karpenter.Definitions, fresh bool) (o client.Object, ignored []string, errs []error) {
+	o = k.custom()
+	if !fresh { // a cluster has validated it and set its defaults
+		if _, errs = unmarshal(d, o, k.custom, fresh); len(errs) > 0 {
+			return nil, nil, errs
+		}
+		d.complete(o)
+		return o, nil, nil
+	}
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(d.raw); err != nil {
 		return nil, nil, []error{d.errorf("%w", err)}
 	}
-	o = k.custom()
-	if ignored, errs = unmarshal(d, k.custom(), k.custom); len(errs) > 0 {
+	if ignored, errs = unmarshal(d, k.custom(), k.custom, fresh); len(errs) > 0 {
 		return nil, nil, errs
 	}
-	if fresh {
-		if errs = d.refused(definitions.Admit(u)); len(errs) > 0 {
-			return nil, ignored, errs
-		}
+	if errs = d.refused(definitions.Admit(u)); len(errs) > 0 {
+		return nil, ignored, errs
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
 		return nil, nil, []error{d.errorf("%w", err)}
@@ -73,10 +82,15 @@ func (k *kind) decodeCustom(d *document, definitions karpenter.Definitions, fres
 	return o, ignored, nil
 }
 
-// unmarshal fills o strictly. fresh returns an empty object of the same type.
-func unmarshal(d *document, o client.Object, fresh func() client.Object) (ignored []string, errs []error) {
-	empty := fresh()
-	strict, err := kjson.UnmarshalStrict(d.raw, o)
+// unmarshal fills o. If strictly, it names the fields that the type doesn't have, which takes longer. fresh returns an empty object of the same type.
+func unmarshal(d *document, o client.Object, fresh func() client.Object, strictly bool) (ignored []string, errs []error) {
+	var strict []error
+	var err error
+	if strictly {
+		strict, err = kjson.UnmarshalStrict(d.raw, o)
+	} else {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(d.raw, o)
+	}
 	for _, s := range strict {
 		ignored = append(ignored, s.Error())
 	}
@@ -85,7 +99,7 @@ func unmarshal(d *document, o client.Object, fresh func() client.Object) (ignore
 	}
 	var object map[string]any
 	if json.Unmarshal(d.raw, &object) == nil {
-		for _, bad := range karpenter.BadFields(object, func() client.Object { return empty.DeepCopyObject().(client.Object) }) {
+		for _, bad := range karpenter.BadFields(object, fresh) {
 			errs = append(errs, d.errorf("%s", plain(bad)))
 		}
 	}

@@ -31,6 +31,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	_ "k8s.io/kubernetes/pkg/apis/node/install"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 )
@@ -64,6 +65,7 @@ var understood = map[schema.GroupKind]kind{
 	{Group: "apps", Kind: "DaemonSet"}:   {version: "v1"},
 	{Group: "batch", Kind: "Job"}:        {version: "v1", workload: true},
 
+	{Group: "policy", Kind: "PodDisruptionBudget"}:        {version: "v1", reported: true},
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:   {version: "v1", cluster: true},
 	{Group: "node.k8s.io", Kind: "RuntimeClass"}:          {version: "v1", cluster: true},
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:       {version: "v1", cluster: true},
@@ -93,7 +95,7 @@ var apart = map[schema.GroupKind]string{
 // indifferent are kinds that don't influence where pods are placed.
 var indifferent = map[schema.GroupKind]bool{
 	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true, {Kind: "Endpoints"}: true,
-	{Group: "apps", Kind: "ControllerRevision"}: true, {Group: "policy", Kind: "PodDisruptionBudget"}: true,
+	{Group: "apps", Kind: "ControllerRevision"}:         true,
 	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}: true,
 }
 

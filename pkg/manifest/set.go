@@ -132,11 +132,10 @@ func Read(o Options) (*Set, error) {
 			r.take(&docs[i], in.existing)
 		}
 	}
-	for _, l := range o.Cluster {
-		docs, errs := split("the cluster's "+l.Name, l.JSON)
-		r.errs = append(r.errs, errs...)
-		for i := range docs {
-			r.take(&docs[i], true)
+	for _, l := range listed(o.Cluster) {
+		r.errs = append(r.errs, l.errs...)
+		for i := range l.docs {
+			r.take(&l.docs[i], true)
 		}
 	}
 	if o.DefaultPool {
@@ -201,7 +200,10 @@ func (r *reader) take(d *document, existing bool) {
 		r.generated[m.GenerateName]++
 		m.Name = m.GenerateName + strconv.Itoa(r.generated[m.GenerateName])
 	}
-	object, ignored, errs := k.decode(d, r.definitions, !existing)
+	object, ignored, errs := d.decoded, []string(nil), []error(nil)
+	if object == nil {
+		object, ignored, errs = k.decode(d, r.definitions, !existing)
+	}
 	if !existing { // a server may be newer and send fields that we don't know
 		for _, field := range ignored {
 			r.set.warn("%s: %s: %s is ignored", d.Source, d.name(), field)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -39,6 +40,8 @@ type document struct {
 	Source
 	head head
 	raw  []byte
+	// decoded is the object, if it has been decoded already.
+	decoded client.Object
 }
 
 // head holds the fields that are read first of every object.
@@ -196,11 +199,25 @@ func withoutComments(text []byte) []byte {
 	return out
 }
 
-// items returns the objects in a document: the object itself, or the items of a list.
+// items returns the objects in a document: the object itself, or the items of a list. Lists of a cluster's pods are large: each is decoded once, and each
+// item once more.
 func items(at Source, raw []byte) ([]document, error) {
-	d := document{Source: at, raw: raw}
-	if err := json.Unmarshal(raw, &d.head); err != nil {
+	return itemsOf(at, raw, head{})
+}
+
+// itemsOf is items, with apiVersion and kind of objects that have no kind: items of a typed list may omit both.
+func itemsOf(at Source, raw []byte, of head) ([]document, error) {
+	var list struct {
+		head
+		Items json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		err = json.Unmarshal(raw, &list.head) // the same error, about fewer types
 		return nil, fmt.Errorf("%s: this is not a Kubernetes object: %w", at, err)
+	}
+	d := document{Source: at, head: list.head, raw: raw}
+	if d.head.Kind == "" && of.Kind != "" {
+		d.raw = typed(raw, &d.head, of)
 	}
 	if d.head.Kind == "" || d.head.APIVersion == "" {
 		return nil, fmt.Errorf("%s: this is not a Kubernetes object: apiVersion and kind are required", at)
@@ -209,19 +226,20 @@ func items(at Source, raw []byte) ([]document, error) {
 	if !isList {
 		return []document{d}, nil
 	}
-	var list struct {
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, d.errorf("items: %w", err)
-	}
-	var out []document
-	for i, item := range list.Items {
-		at.Item = i + 1
-		if single != "" { // items of a typed list may omit their kind
-			item = typed(item, d.head.APIVersion, single)
+	var raws []json.RawMessage
+	if len(list.Items) > 0 {
+		if err := json.Unmarshal(list.Items, &raws); err != nil {
+			return nil, d.errorf("items: %w", err)
 		}
-		inner, err := items(at, item)
+	}
+	kind := head{}
+	if single != "" {
+		kind.APIVersion, kind.Kind = d.head.APIVersion, single
+	}
+	out := make([]document, 0, len(raws))
+	for i, item := range raws {
+		at.Item = i + 1
+		inner, err := itemsOf(at, item, kind)
 		if err != nil {
 			return nil, err
 		}
@@ -230,16 +248,22 @@ func items(at Source, raw []byte) ([]document, error) {
 	return out, nil
 }
 
-// typed returns the object with a kind, if it had none.
-func typed(raw []byte, apiVersion, kind string) []byte {
-	var o map[string]json.RawMessage
-	if json.Unmarshal(raw, &o) != nil || o["kind"] != nil {
+// typed returns the object with the kind that it lacks, and completes its head.
+func typed(raw []byte, h *head, of head) []byte {
+	body := bytes.TrimSpace(raw)
+	if len(body) < 2 || body[0] != '{' {
 		return raw
 	}
-	o["apiVersion"], o["kind"] = json.RawMessage(fmt.Sprintf("%q", apiVersion)), json.RawMessage(fmt.Sprintf("%q", kind))
-	out, err := json.Marshal(o)
-	if err != nil {
-		return raw
+	fields := fmt.Sprintf("\"kind\":%q", of.Kind)
+	h.Kind = of.Kind
+	if h.APIVersion == "" {
+		fields += fmt.Sprintf(",\"apiVersion\":%q", of.APIVersion)
+		h.APIVersion = of.APIVersion
 	}
-	return out
+	if rest := bytes.TrimSpace(body[1:]); rest[0] != '}' {
+		fields += ","
+	}
+	out := make([]byte, 0, len(body)+len(fields))
+	out = append(append(out, '{'), fields...)
+	return append(out, body[1:]...)
 }

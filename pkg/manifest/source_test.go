@@ -1,12 +1,16 @@
 package manifest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // read reads documents from standard input.
@@ -41,6 +45,11 @@ func TestSplit(t *testing.T) {
 		{"JSON", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`, []string{"x: document 1: Namespace a"}},
 		{"a list", "{apiVersion: v1, kind: List, items: [" + a + ", " + b + "]}", []string{"x: document 1, item 1: Namespace a", "x: document 1, item 2: Namespace b"}},
 		{"a typed list, whose items don't say what they are", "{apiVersion: v1, kind: NamespaceList, items: [{metadata: {name: a}}]}", []string{"x: document 1, item 1: Namespace a"}},
+		{"items that say a part of it, all of it, or something else", "{apiVersion: v1, kind: NamespaceList, items: [{apiVersion: v1, metadata: {name: a}}, " + b + ", {apiVersion: v1, kind: Pod, metadata: {name: c}}]}",
+			[]string{"x: document 1, item 1: Namespace a", "x: document 1, item 2: Namespace b", "x: document 1, item 3: Pod c"}},
+		{"an empty item", "{apiVersion: v1, kind: NamespaceList, items: [{}]}", []string{"x: document 1, item 1: Namespace"}},
+		{"an item that is null", "{apiVersion: v1, kind: NamespaceList, items: [null]}", []string{"x: document 1, item 1: this is not a Kubernetes object: apiVersion and kind are required"}},
+		{"a list of null", "{apiVersion: v1, kind: List, items: null}", nil},
 		{"an empty list", "{apiVersion: v1, kind: List, items: []}", nil},
 		{"nothing", "", nil},
 		{"broken YAML, by its line in the file", a + "\n---\n" + b + "\n---\na: [b\n", []string{"x: document 1: Namespace a", "x: document 2: Namespace b",
@@ -50,7 +59,7 @@ func TestSplit(t *testing.T) {
 			"x: document 1: this is not a Kubernetes object: json: cannot unmarshal array into Go value of type manifest.head",
 			"x: document 2: this is not a Kubernetes object: apiVersion and kind are required",
 			"x: document 3: this is not a Kubernetes object: json: cannot unmarshal number into Go struct field .metadata.name of type string"}},
-		{"items that are none", "{apiVersion: v1, kind: List, items: {}}", []string{"x: document 1: List: items: json: cannot unmarshal object into Go struct field .items of type []json.RawMessage"}},
+		{"items that are none", "{apiVersion: v1, kind: List, items: {}}", []string{"x: document 1: List: items: json: cannot unmarshal object into Go value of type []json.RawMessage"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			docs, errs := split("x", []byte(tc.text))
@@ -94,5 +103,61 @@ func TestPaths(t *testing.T) {
 	_, errs = documents([]string{filepath.Join(folder, "none"), filepath.Join(folder, "empty")}, nil)
 	if len(errs) != 2 || !strings.Contains(errs[0].Error(), "no such file") || !strings.Contains(errs[1].Error(), "no .yaml, .yml or .json file in this folder") {
 		t.Errorf("errors %v", errs)
+	}
+}
+
+// What an API server lists is the same object as what kubectl prints of it: kind and apiVersion of items may be missing, and fields that the type doesn't
+// have are ignored.
+func TestListingsAreReadAsFiles(t *testing.T) {
+	for kind, object := range map[string]string{
+		"v1/Pod":                            `"metadata":{"name":"a","namespace":"shop","uid":"u"},"spec":{"nodeName":"n","unheardOf":1,"containers":[{"name":"c","ports":[{"containerPort":80}],"resources":{"requests":{"cpu":"500m"}}}]}`,
+		"karpenter.sh/v1/NodePool":          `"metadata":{"name":"a","uid":"u"},"spec":{"weight":3,"unheardOf":1,"limits":{"cpu":4},"disruption":{"consolidateAfter":"30s"},"template":{"spec":{"expireAfter":"Never"}}},"status":{"resources":{"cpu":"2"}}`,
+		"karpenter.sh/v1/NodeClaim":         `"metadata":{"name":"a","uid":"u","creationTimestamp":"2026-11-27T08:00:00Z"},"status":{"nodeName":"n","capacity":{"cpu":"2"},"conditions":[{"type":"Launched","status":"True"}]}`,
+		"karpenter.k8s.aws/v1/EC2NodeClass": `"metadata":{"name":"a","uid":"u"},"spec":{"kubelet":{"maxPods":20},"blockDeviceMappings":[{"ebs":{"volumeSize":"20Gi"}}]},"status":{"subnets":[{"id":"s","zone":"z"}]}`,
+	} {
+		at := strings.LastIndex(kind, "/")
+		version, name := kind[:at], kind[at+1:]
+		file := filepath.Join(t.TempDir(), "object.json")
+		if err := os.WriteFile(file, []byte(`{"apiVersion":"`+version+`","kind":"`+name+`",`+object+`}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want, err := Read(Options{Definitions: definitions, Existing: []string{file}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Read(Options{Definitions: definitions, Cluster: []Listing{{Name: "list", JSON: []byte(`{"apiVersion":"` + version + `","kind":"` + name + `List","items":[{` + object + `}]}`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := All[client.Object](want), All[client.Object](got)
+		if len(a) != 1 || len(b) != 1 || !reflect.DeepEqual(a[0], b[0]) || a[0].GetObjectKind().GroupVersionKind().Kind != name {
+			t.Errorf("%s: a file has %+v, a listing %+v", kind, a, b)
+		}
+	}
+}
+
+// Answers keep their order, however many are read at a time, and errors name the answer and the object.
+func TestListingsKeepTheirOrder(t *testing.T) {
+	var listings []Listing
+	var want []string
+	for i := range 50 {
+		name := fmt.Sprintf("ns-%d", i)
+		want = append(want, name, name+"-b")
+		listings = append(listings, Listing{Name: "namespaces", JSON: []byte(`{"apiVersion":"v1","kind":"NamespaceList","items":[{"metadata":{"name":"` + name + `"}},{"metadata":{"name":"` + name + `-b"}}]}`)})
+	}
+	set, err := Read(Options{Definitions: definitions, Cluster: listings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, ns := range All[*corev1.Namespace](set) {
+		got = append(got, ns.Name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+	listings = append(listings, Listing{Name: "nodes", JSON: []byte(`{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"name":"n"},"spec":{"unschedulable":"yes"}}]}`)})
+	if _, err := Read(Options{Definitions: definitions, Cluster: listings}); err == nil || err.Error() != "the cluster's nodes: document 1, item 1: Node n: spec.unschedulable: a string where bool is expected" {
+		t.Errorf("the error is %v", err)
 	}
 }

@@ -51,6 +51,8 @@ type Settings struct {
 	ManagedBy string
 	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
 	NamespaceSelector labels.Selector
+	// Unread are the resources of the cluster that may not be read, such as persistentvolumes: what is missing of them may be there.
+	Unread []string
 	// NoVerify skips verification by the scheduler's filters: the plan is taken as it is.
 	NoVerify bool
 	// Explain is a pod, as namespace/name or name, whose placement is to be explained; empty: none.
@@ -124,6 +126,7 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 		return nil, err
 	}
 	r := newReport(view, plan, append(d.refused, said.refused...))
+	mayBeThere(r, s.Unread)
 	r.Warnings, r.Assumed = slices.Concat(s.Warnings, set.Warnings, shop.notes), shop.assumed
 	for _, open := range capacity.OpenArchitectures(plan) {
 		r.Warnings = append(r.Warnings, open.String())
@@ -137,6 +140,18 @@ func Plan(ctx context.Context, set *manifest.Set, s Settings) (*Report, error) {
 		r.explain(explain, plan)
 	}
 	return r, nil
+}
+
+// mayBeThere corrects reasons that say that a volume or claim isn't there, if it only may not be read.
+func mayBeThere(r *Report, resources []string) {
+	for _, resource := range resources {
+		kind := strings.TrimSuffix(resource, "s") + " \""
+		for i := range r.Refused {
+			if why, absent := strings.CutSuffix(r.Refused[i].Reason, " not found"); absent && strings.Contains(why, kind) {
+				r.Refused[i].Reason = why + " may not be read: you may not list " + resource
+			}
+		}
+	}
 }
 
 // demand sorts the pods by what has to be done for them.

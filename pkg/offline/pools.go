@@ -1,6 +1,8 @@
 package offline
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -140,14 +142,78 @@ func (s *shop) Claims() []*capacity.Claim { return s.objects.Claims }
 
 func (s *shop) Pools(types func(string) ([]*capacity.InstanceType, error)) (pools []*capacity.Pool) {
 	pools, s.notes = s.objects.Capacity(types)
+	byName := map[string]*karpv1.NodePool{}
+	for _, np := range s.objects.NodePools() {
+		byName[np.Name] = np
+	}
+	for _, p := range pools { // Capacity returns copies
+		if np := byName[p.Name]; p.Unready == "" && np != nil {
+			p.Unready = s.notReady(np)
+		}
+	}
 	return pools
+}
+
+// notReady returns why a pool that was read from a cluster can't be used there, as its conditions say it; empty: it can. The scheduler asks the cloud
+// about the class before it writes these conditions; a plan has nothing but them. What a pool says of its class doesn't count if the class has no
+// conditions: then it comes from a file, in place of the cluster's.
+func (s *shop) notReady(np *karpv1.NodePool) string {
+	c := falseCondition(np)
+	if c == nil || c.Type == karpv1.ConditionTypeNodeClassReady && !s.judged(np) {
+		return ""
+	}
+	return notReadyText(karpenter.NameForUser(np), c)
+}
+
+// judged reports whether the class of a pool has conditions.
+func (s *shop) judged(np *karpv1.NodePool) bool {
+	ref := np.Spec.Template.Spec.NodeClassRef
+	if ref == nil {
+		return false
+	}
+	class := s.objects.Class(ref.Name)
+	return class != nil && len(class.GetConditions()) > 0
+}
+
+// falseCondition returns what makes an object not ready: of the conditions that its condition Ready sums up one that is False, otherwise Ready; nil:
+// Ready isn't False, or it is about an older spec.
+func falseCondition(o status.Object) *status.Condition {
+	all := o.GetConditions()
+	at := slices.IndexFunc(all, func(c status.Condition) bool {
+		return c.Type == status.ConditionReady && c.IsFalse() && (c.ObservedGeneration == 0 || c.ObservedGeneration == o.GetGeneration())
+	})
+	if at < 0 {
+		return nil
+	}
+	for i := range all {
+		if c := &all[i]; summedUp[c.Type] && c.IsFalse() {
+			return c
+		}
+	}
+	return &all[at]
+}
+
+// summedUp are the conditions that Karpenter's condition Ready of NodePools and EC2NodeClasses sums up.
+var summedUp = map[string]bool{
+	karpv1.ConditionTypeValidationSucceeded: true, karpv1.ConditionTypeNodeClassReady: true,
+	"SubnetsReady": true, "SecurityGroupsReady": true, "AMIsReady": true, "InstanceProfileReady": true, "CapacityReservationsReady": true,
+}
+
+func notReadyText(name string, c *status.Condition) string {
+	return fmt.Sprintf("%s isn't ready: %s is False: %s", name, c.Type, cmp.Or(objects.OneLine(c.Message), c.Reason))
 }
 
 func (s *shop) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, error) {
 	if known, ok := s.types[nodeClass]; ok {
 		return known.types, known.err
 	}
-	types, assumed, err := s.catalog.InstanceTypes(s.objects.Class(nodeClass))
+	class := s.objects.Class(nodeClass)
+	if c := falseCondition(class); c != nil {
+		err := errors.New(notReadyText(s.objects.NodeClass.Kind+" "+nodeClass, c))
+		s.types[nodeClass] = typesOf{err: err}
+		return nil, err
+	}
+	types, assumed, err := s.catalog.InstanceTypes(class)
 	for _, what := range assumed {
 		s.assumed = append(s.assumed, fmt.Sprintf("%s %s: %s", s.objects.NodeClass.Kind, nodeClass, what))
 	}

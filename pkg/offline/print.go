@@ -187,7 +187,18 @@ func (p *printer) refused(r *Report) {
 }
 
 func (p *printer) sum(r *Report, wide bool) {
-	p.printf("%s to launch for %s: $%s/h, $%.0f a month", plural(len(r.Nodes), "node"), plural(r.Pods, "pod"), dollars(r.TotalPerHour), r.TotalPerHour*hoursPerMonth)
+	placed := 0
+	for i := range r.Nodes {
+		placed += len(r.Nodes[i].Pods)
+	}
+	there := 0
+	for i := range r.Existing {
+		there += len(r.Existing[i].Pods)
+	}
+	p.printf("%s to launch for %s: $%s/h, $%.0f a month", plural(len(r.Nodes), "node"), plural(placed, "pod"), dollars(r.TotalPerHour), r.TotalPerHour*hoursPerMonth)
+	if there > 0 {
+		p.printf("; %s on existing nodes", plural(there, "pod"))
+	}
 	if n := len(r.Refused); n > 0 {
 		p.printf("; %s refused", plural(n, "pod"))
 	}
@@ -206,6 +217,9 @@ func (p *printer) sum(r *Report, wide bool) {
 	}
 	if r.Reserved > 0 {
 		p.printf("%s for instances that are being launched already\n", waitFor(r.Reserved))
+	}
+	for _, e := range r.Elsewhere {
+		p.printf("%s for scheduler %s, for which nothing is launched\n", waitFor(e.Pods), e.Scheduler)
 	}
 	if r.LowerBoundPerHour > 0 {
 		p.printf("No plan for these pods costs less than $%s/h (linear program): this one is at most %.1f %% above that\n",
@@ -240,33 +254,80 @@ func (p *printer) commitments(r *Report) {
 	}
 }
 
-// without writes what the nodes that were taken away cost, beside what is bought in their place.
+// without writes what the nodes that were taken away cost, beside what is bought in their place. Where a pod fits nowhere, or a price isn't known, nothing
+// is said about what is saved.
 func (p *printer) without(r *Report) {
 	w := r.Without
 	if w == nil {
 		return
 	}
-	what := "less"
-	diff := w.PerHour - w.InsteadPerHour
-	if diff < 0 {
-		what, diff = "more", -diff
+	moved, others := w.displaced()
+	bought := "no node has to be bought"
+	if w.InsteadPerHour != 0 {
+		bought = fmt.Sprintf("nodes for $%s/h are bought instead", dollars(w.InsteadPerHour))
 	}
-	if w.Unpriced > 0 {
-		p.printf("Without %s, whose price isn't known: %s would have to run elsewhere, and nodes for $%s/h are bought instead", strings.Join(w.Nodes, ", "), plural(w.Moved, "pod"), dollars(w.InsteadPerHour))
-	} else {
-		p.printf("Without %s, at $%s/h: %s would have to run elsewhere, nodes for $%s/h are bought instead, and the cluster costs $%s/h %s",
-			strings.Join(w.Nodes, ", "), dollars(w.PerHour), plural(w.Moved, "pod"), dollars(w.InsteadPerHour), dollars(diff), what)
+	if w.InsteadPerHour < 0 {
+		bought = fmt.Sprintf("nodes for $%s/h less are bought", dollars(-w.InsteadPerHour))
+	}
+	elsewhere := plural(w.Moved, "pod") + " would have to run elsewhere"
+	switch cost := strings.Join(w.Nodes, ", "); {
+	case w.Unpriced > 0:
+		p.printf("Without %s, whose price isn't known: %s", cost, elsewhere)
+	default:
+		p.printf("Without %s, at $%s/h: %s", cost, dollars(w.PerHour), elsewhere)
+	}
+	switch {
+	case len(w.Refused) > 0:
+		if len(moved) > 0 {
+			p.printf("; %d of them %s: %s", len(moved), agrees(len(moved), "fits nowhere", "fit nowhere"), names(moved))
+		}
+		if len(others) > 0 {
+			p.printf("; %s that would have a node now %s: %s", plural(len(others), "pod"), agrees(len(others), "fits nowhere then", "fit nowhere then"), names(others))
+		}
+	case w.Unpriced > 0:
+		p.printf(", and %s", bought)
+	default:
+		what, diff := "less", w.PerHour-w.InsteadPerHour
+		if diff < 0 {
+			what, diff = "more", -diff
+		}
+		p.printf(", %s, and the cluster costs $%s/h %s", bought, dollars(diff), what)
 	}
 	if len(w.Lost) > 0 {
-		p.printf("; %s without a controller would be lost: ", plural(len(w.Lost), "pod"))
-		for i, pod := range w.Lost {
-			if i > 0 {
-				p.printf(", ")
-			}
-			p.printf("%s/%s", pod.Namespace, pod.Name)
-		}
+		p.printf("; %s without a controller would be lost: %s", plural(len(w.Lost), "pod"), names(w.Lost))
 	}
 	p.printf("\n")
+	for _, why := range w.Against {
+		p.printf("Against it: %s\n", why)
+	}
+}
+
+// displaced returns the pods that fit nowhere because the nodes are gone: those that ran there, and the others.
+func (w *Without) displaced() (moved, others []PodName) {
+	for _, d := range w.Refused {
+		if d.Moved {
+			moved = append(moved, d.PodName)
+		} else {
+			others = append(others, d.PodName)
+		}
+	}
+	return moved, others
+}
+
+func names(of []PodName) string {
+	var out []string
+	for _, pod := range of {
+		out = append(out, pod.Namespace+"/"+pod.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// agrees returns the form of a verb for a number.
+func agrees(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
 }
 
 // zoneOf returns the node's zone, or how many zones it may be launched in.

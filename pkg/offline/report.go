@@ -40,6 +40,8 @@ type Report struct {
 	Limits []Limit `json:"limits,omitempty"`
 	// Reserved is how many pods of the cluster wait for instances that are being launched for them: nothing is bought for those.
 	Reserved int `json:"reserved,omitempty"`
+	// Elsewhere are the schedulers of pods of the cluster without a node for which nothing is launched. They aren't planned for.
+	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
 	// Without is what was taken away before the plan was made.
 	Without *Without `json:"without,omitempty"`
 	// ZoneBalance are the pools that balance zones.
@@ -87,6 +89,37 @@ type Without struct {
 	// Moved is the number of their pods that have to run elsewhere, Lost are those that nothing would create again.
 	Moved int       `json:"moved"`
 	Lost  []PodName `json:"lost,omitempty"`
+	// Refused are pods that fit nowhere because the nodes are gone: their own, and others that would have had a place. Then nothing is saved.
+	Refused []Displaced `json:"refused,omitempty"`
+	// Against is what keeps the nodes from being taken away, or brings them back, as the cluster's objects say it.
+	Against []string `json:"against,omitempty"`
+}
+
+// Elsewhere is how many pods without a node another scheduler places.
+type Elsewhere struct {
+	Scheduler string `json:"scheduler"`
+	Pods      int    `json:"pods"`
+}
+
+// Displaced is a pod that fits nowhere because a node is gone.
+type Displaced struct {
+	PodName `json:",inline"`
+	// Moved: it ran on one of the nodes; otherwise one of their pods takes its place.
+	Moved bool `json:"moved"`
+}
+
+// Compare fills in what the nodes that are gone make of the plan: report is the plan without them, now the plan with them. moved are their pods.
+func (w *Without) Compare(report, now *Report, moved []PodName) {
+	w.InsteadPerHour = round(report.TotalPerHour - now.TotalPerHour)
+	before := map[PodName]bool{}
+	for i := range now.Refused {
+		before[now.Refused[i].pod()] = true
+	}
+	for i := range report.Refused {
+		if pod := report.Refused[i].pod(); !before[pod] {
+			w.Refused = append(w.Refused, Displaced{pod, slices.Contains(moved, pod)})
+		}
+	}
 }
 
 // Commitment is how much of a commitment is used, in $/h: by nodes that exist or are being launched, and by the plan's nodes at the price of their
@@ -157,6 +190,8 @@ type Refused struct {
 	// Pools are the reasons of each pool that could serve the pod; empty if the pod itself is the reason.
 	Pools []PoolReason `json:"pools,omitempty"`
 }
+
+func (r *Refused) pod() PodName { return PodName{r.Namespace, r.Name} }
 
 // PoolReason is the first constraint of a pod that nothing in a pool meets.
 type PoolReason struct {

@@ -22,6 +22,8 @@ type Ending struct {
 	Lost  []string `json:"lost,omitempty"`
 	// Refused are pods for which there would be no node, with the reason of each, beyond those for which there is none now.
 	Refused []string `json:"refused,omitempty"`
+	// Against is what stands against ending it, as the cluster's objects say it.
+	Against []string `json:"against,omitempty"`
 	// Bought are the nodes that would be bought for all pods that then wait.
 	Bought []string `json:"bought,omitempty"`
 }
@@ -44,6 +46,7 @@ func EndingOf(ctx context.Context, c *explain.Cluster, name string) (*Ending, er
 	}
 	out := &Ending{Node: name, InsteadPerHour: then.TotalPerHour - now.TotalPerHour, Moved: len(gone.Moved)}
 	out.PerHour, out.Priced = c.Price(gone.Nodes[0].Labels)
+	out.Against = c.Against(gone.Nodes[0])
 	for _, pod := range gone.Lost {
 		out.Lost = append(out.Lost, pod.Namespace+"/"+pod.Name)
 	}
@@ -59,7 +62,14 @@ func EndingOf(ctx context.Context, c *explain.Cluster, name string) (*Ending, er
 	}
 	for i := range then.Nodes {
 		n := &then.Nodes[i]
-		out.Bought = append(out.Bought, fmt.Sprintf("%s, %s, $%.4f/h, pool %s, for %d pods", n.InstanceType, n.CapacityType, n.PricePerHour, n.Pool, len(n.Pods)))
+		out.Bought = append(out.Bought, fmt.Sprintf("%s, %s, $%.4f/h, pool %s, for %s", n.InstanceType, n.CapacityType, n.PricePerHour, n.Pool, podsOf(len(n.Pods))))
 	}
 	return out, nil
+}
+
+func podsOf(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
 }

@@ -215,11 +215,11 @@ func (r *run) explainPools(u *podBatch, n *node, e *explanation) {
 		if p == own {
 			continue
 		}
-		if p.Tier > own.Tier {
+		reason, retry := r.reason(u, p)
+		if p.Tier > own.Tier && retry && p.Unready == "" { // otherwise it would refuse the pod, whatever its weight
 			e.say("pool %s comes after pool %s by weight", p.Name, own.Name)
 			continue
 		}
-		reason, _ := r.reason(u, p)
 		if reason == noReason && p.Tier == own.Tier {
 			reason = "it could hold the pod, but the plan with this node is cheaper"
 		}

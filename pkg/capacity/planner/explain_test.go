@@ -28,7 +28,12 @@ func TestExplain(t *testing.T) {
 			heavy, spare := testPool("heavy"), testPool("spare")
 			heavy.Weight, heavy.Limits = 10, capacity.Resources{"cpu": 1000}
 			spare.Weight = -1
-			v.Pools = []*capacity.Pool{heavy, v.Pools[0], spare}
+			arm, static, unready := testPool("arm"), testPool("static"), testPool("unready")
+			arm.Weight, arm.Taints = -2, []corev1.Taint{{Key: "arm", Effect: corev1.TaintEffectNoSchedule}}
+			replicas := int64(2)
+			static.Weight, static.Replicas = -3, &replicas
+			unready.Weight, unready.Unready = -4, "its class isn't ready"
+			v.Pools = []*capacity.Pool{heavy, v.Pools[0], spare, arm, static, unready}
 			return v
 		}, want: `
 			it is on a new node of pool default: c.2, on-demand, at 0.0800 $/h, which it has for itself
@@ -37,6 +42,9 @@ func TestExplain(t *testing.T) {
 			its share of the node costs 0.0421 $/h; the cheapest node of its own would be c.2 at 0.0800 $/h
 			pool heavy (weight 10): limit of cpu 1 reached: 1 left
 			pool spare comes after pool default by weight
+			pool arm (weight -2): taint arm:NoSchedule is not tolerated
+			pool static (weight -3): it is a static pool of 2 nodes, and none are launched for pods
+			pool unready (weight -4): its class isn't ready
 			`},
 		{name: "an existing node", pod: "web-0", view: func(t *testing.T) *capacity.View {
 			flight := testNode("flight", "a", 8, 8)

@@ -42,6 +42,18 @@ func TestPlanOfNodeTerms(t *testing.T) {
 		}, want: `
 			refused 1 web: default: the pod asks for team in (blue), a label that the pool's nodes don't have
 			`},
+		{name: "a label nobody defines, and a zone that every type has", view: func(t *testing.T) *capacity.View {
+			return viewOf(t, 1, asking("web", "cpu=1", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"team": "blue", capacity.LabelZone: "a"} }))
+		}, want: `
+			refused 1 web: default: the pod asks for team in (blue), a label that the pool's nodes don't have
+			`},
+		{name: "another pool", view: func(t *testing.T) *capacity.View {
+			v := viewOf(t, 1, asking("web", "cpu=1", on(capacity.LabelNodePool, "edge")))
+			v.Pools[0].Requirements = v.Pools[0].Requirements.And(capacity.ValueIn(capacity.LabelNodePool, "default"))
+			return v
+		}, want: `
+			refused 1 web: default: the pod asks for pool edge
+			`},
 		{name: "a label the pool leaves open takes the pod's value", view: func(t *testing.T) *capacity.View {
 			v := viewOf(t, 1, asking("web", "cpu=1", on("team", "blue")))
 			exists, _ := capacity.NewRequirement("team", capacity.Exists)

@@ -161,7 +161,9 @@ func (r *run) byTerms(u *podBatch, p *catalog.PoolOffers, candidates []int) (lef
 			if len(next) == 0 && i > furthest {
 				furthest, reason = i, r.termReason(p, req, rest, i > 0)
 			}
-			rest = next
+			if rest = next; len(rest) == 0 {
+				break // nothing is left that could lack another label
+			}
 		}
 		for _, b := range rest {
 			if !seen[b] {
@@ -177,6 +179,9 @@ func (r *run) byTerms(u *podBatch, p *catalog.PoolOffers, candidates []int) (lef
 }
 
 func (r *run) termReason(p *catalog.PoolOffers, req capacity.Requirement, candidates []int, more bool) string {
+	if pool, one := req.Single(); one && req.Key == capacity.LabelNodePool {
+		return "the pod asks for pool " + pool
+	}
 	known := false
 	for _, b := range candidates {
 		_, ok := r.catalog.Label(b, req.Key)

@@ -346,11 +346,14 @@ function answer(a) {
 function ending(e) {
   if (e.error) return [make("p", "warn", e.error)];
   const more = e.insteadPerHour, saved = e.perHour - more;
-  const lines = [`${e.moved} of its pods would run elsewhere`];
-  if (e.priced) lines.push(`the node costs ${dollars(e.perHour)}/h, ${dollars(more)}/h would be bought in addition: ${saved >= 0 ? dollars(saved) + "/h less" : dollars(-saved) + "/h more"} in all`);
+  const homeless = e.refused && e.refused.length;
+  const lines = [`${e.moved} of its pods would have to run elsewhere`];
+  if (homeless) lines.push("pods would have no node, so that nothing is saved");
+  else if (e.priced) lines.push(`the node costs ${dollars(e.perHour)}/h, ${dollars(more)}/h would be bought in addition: ${saved >= 0 ? dollars(saved) + "/h less" : dollars(-saved) + "/h more"} in all`);
   else lines.push(`${dollars(more)}/h would be bought in addition; what the node costs isn't known`);
   const out = [make("ul", "", null, ...lines.map((l) => make("li", "", l)))];
   const list = (title, all) => { if (all && all.length) out.push(make("h3", "", title), make("ul", "", null, ...all.map((l) => make("li", "", l)))); };
+  list("What stands against it", e.against);
   list("Lost for good: nothing would create them again", e.lost);
   list("There would be no node for", e.refused);
   list("Nodes that would be bought for all pods that then wait", e.bought);

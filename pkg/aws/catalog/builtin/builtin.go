@@ -20,8 +20,8 @@ import (
 //go:embed table.json.gz
 var table []byte
 
-// Catalog returns the table under the names of a region and its zones. An empty region is the table's own. If zones are given, they replace the
-// table's zones in turn; otherwise each zone keeps its letter and gets the region's name.
+// Catalog returns the table under the names of a region and its zones. An empty region is the table's own, and so are zones of the table. If others are given,
+// they replace the table's zones in turn; otherwise each zone keeps its letter and gets the region's name.
 func Catalog(region string, zones []string) (*catalog.File, error) {
 	r, err := gzip.NewReader(bytes.NewReader(table))
 	if err != nil {
@@ -33,15 +33,16 @@ func Catalog(region string, zones []string) (*catalog.File, error) {
 	}
 	from := f.Meta.Region
 	f.Meta.Source = "built into this program: prices of " + from + " in 2026"
-	if region == "" || region == from && len(zones) == 0 {
-		return f, nil
-	}
 	var named []string
 	for i := range f.Types {
 		named = append(named, f.Types[i].Zones...)
 	}
 	slices.Sort(named)
 	named = slices.Compact(named)
+	another := func(z string) bool { return !slices.Contains(named, z) }
+	if region == "" || region == from && !slices.ContainsFunc(zones, another) {
+		return f, nil
+	}
 	f.Meta.Region = region
 	if len(zones) == 0 {
 		for _, z := range named {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -91,5 +92,20 @@ func TestRegionWithoutZones(t *testing.T) {
 		if !slices.Contains(f.Types[0].Zones, want) {
 			t.Errorf("region %q: %s is in %v, want %s, too", region, f.Types[0].Name, f.Types[0].Zones, want)
 		}
+	}
+}
+
+// A cluster with nodes in one zone of the table's own region may have others in each of its zones, at each zone's own price.
+func TestZonesOfTheOwnRegion(t *testing.T) {
+	whole, err := Catalog("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Catalog("us-west-2", []string{"us-west-2c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(whole.Types, f.Types) {
+		t.Error("the table has changed")
 	}
 }
