@@ -30,6 +30,8 @@ type Overview struct {
 	// cost; Bound 0: not known.
 	Bound, ManagedPerHour float64
 	Managed               int
+	// BoundAt is when the look was that Bound, ManagedPerHour and Managed come from; zero: they are of this one.
+	BoundAt time.Time
 	// Running is the number of pods on nodes, Waiting are those without one.
 	Running int
 	Waiting []Waiting

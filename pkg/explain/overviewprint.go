@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,6 +125,9 @@ func (o *Overview) Money() []string {
 	if o.Bound > 0 {
 		out = append(out, fmt.Sprintf("%s of pools: %s/h. Their pods cost at least %s/h on new nodes, however they are packed: this is %.0f %% above it",
 			plural(o.Managed, "node"), dollars(o.ManagedPerHour), dollars(o.Bound), 100*max(o.ManagedPerHour/o.Bound-1, 0)))
+	}
+	if o.Bound > 0 && !o.BoundAt.IsZero() {
+		out[1] = "At " + o.BoundAt.Format(time.TimeOnly) + ", " + out[1]
 	}
 	waiting := 0
 	for _, w := range o.Waiting {
