@@ -35,7 +35,7 @@ const (
 // Kinds returns every kind of answer but those of consolidation.Kind.
 func Kinds() []string {
 	return []string{PodBound, PodEnded, PodEnding, PodGated, PodDaemon, PodForeign, PodReserved, PodFits, PodBuys, PodRefused, PodUnknown,
-		NodeEnding, NodeInterrupted, NodeDisrupted, NodeDrifted, NodeForeign, NodeStarting, NodeUnsaid,
+		NodeEnding, NodeInterrupted, NodeDisrupted, NodeDrifted, NodeForeign, NodeStarting, NodeUnsaid, NodeOutOfDate,
 		PoolReady, PoolEnding, PoolNotReady, PoolPaused, PoolBudget, PoolLimit}
 }
 
