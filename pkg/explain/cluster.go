@@ -33,12 +33,14 @@ type Cluster struct {
 
 	after    *manifest.Set // once what is being launched is up
 	bookings map[types.UID]whatif.Booking
+	promised map[string][]promise // by NodeClaim
 }
 
 // New completes a cluster. settings.Clock must be set: it measures how long something takes, while now is when the cluster was looked at.
 func New(set *manifest.Set, settings offline.Settings, prices Prices, now time.Time, patience time.Duration) *Cluster {
 	c := &Cluster{Set: set, Settings: settings, Prices: prices, Now: now, Patience: patience}
 	c.after, c.bookings = whatif.Booked(set, &settings.NodeClass)
+	c.promised = c.promises()
 	return c
 }
 

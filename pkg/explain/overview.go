@@ -47,7 +47,8 @@ type NodeUse struct {
 	Price                                       float64
 	Priced                                      bool
 	Pods                                        int
-	// Requested is what pods on it ask for, Reserved what is kept for pods that are planned there.
+	// Requested is what pods on it ask for, Reserved what is kept for pods that are planned there, also for those that their controllers have yet to create
+	// when a node ends that is replaced.
 	Requested, Reserved, Allocatable corev1.ResourceList
 }
 
@@ -133,6 +134,14 @@ func (c *Cluster) nodes(o *Overview) {
 			Add(n.Reserved, requests)
 		}
 	}
+	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
+		n := cmp.Or(byName[nc.Status.NodeName], launching[nc.Name])
+		for _, p := range c.promised[nc.Name] {
+			for range p.pods {
+				Add(n.Reserved, p.requests)
+			}
+		}
+	}
 	slices.SortFunc(all, func(a, b *NodeUse) int {
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(b.Price, a.Price), cmp.Compare(a.Name, b.Name))
 	})
@@ -168,7 +177,7 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 	reasons := map[string]string{} // by namespace/name
 	s := c.Settings
 	s.Explain, s.Plan.Effort = "", 0
-	r, err := offline.Plan(ctx, c.Plannable(), s)
+	r, err := offline.Plan(ctx, c.withPromises(c.Plannable()), s)
 	other := "it is planned with the next burst"
 	switch {
 	case ctx.Err() != nil:

@@ -102,7 +102,7 @@ func (c *Cluster) waiting(ctx context.Context, a *Answer, pod *corev1.Pod, messa
 	}
 	s := c.Settings
 	s.Explain = pod.Namespace + "/" + pod.Name
-	r, err := offline.Plan(ctx, c.after, s)
+	r, err := offline.Plan(ctx, c.withPromises(c.after), s)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -215,7 +215,7 @@ func (c *Cluster) refused(ctx context.Context, a *Answer, r *offline.Report, pod
 			}
 		}
 	}
-	fixes, all, err := whatif.Fixes(ctx, c.after, c.Settings, pod, c.Patience)
+	fixes, all, err := whatif.Fixes(ctx, c.withPromises(c.after), c.Settings, pod, c.Patience)
 	if err != nil {
 		return err
 	}
