@@ -26,15 +26,17 @@ type Ending struct {
 	Bought []string `json:"bought,omitempty"`
 }
 
-// EndingOf plans the cluster without a node, and as it is. An error names what is missing.
+// EndingOf plans the cluster without a node, and as it is, as 'dovetail plan --without' does: pods for which nothing is launched don't count. An error names
+// what is missing.
 func EndingOf(ctx context.Context, c *explain.Cluster, name string) (*Ending, error) {
-	set, gone, err := whatif.Without(c.After(), []string{name})
+	plannable := c.Plannable()
+	set, gone, err := whatif.Without(plannable, []string{name})
 	if err != nil {
 		return nil, err
 	}
 	s := c.Settings
 	s.Explain = ""
-	now, err := offline.Plan(ctx, c.After(), s)
+	now, err := offline.Plan(ctx, plannable, s)
 	if err != nil {
 		return nil, fmt.Errorf("planning for the cluster as it is: %w", err)
 	}
@@ -59,7 +61,11 @@ func EndingOf(ctx context.Context, c *explain.Cluster, name string) (*Ending, er
 	}
 	for i := range then.Nodes {
 		n := &then.Nodes[i]
-		out.Bought = append(out.Bought, fmt.Sprintf("%s, %s, $%.4f/h, pool %s, for %d pods", n.InstanceType, n.CapacityType, n.PricePerHour, n.Pool, len(n.Pods)))
+		pods := "pods"
+		if len(n.Pods) == 1 {
+			pods = "pod"
+		}
+		out.Bought = append(out.Bought, fmt.Sprintf("%s, %s, $%.4f/h, pool %s, for %d %s", n.InstanceType, n.CapacityType, n.PricePerHour, n.Pool, len(n.Pods), pods))
 	}
 	return out, nil
 }
