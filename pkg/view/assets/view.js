@@ -84,7 +84,7 @@ function drawHead() {
 
 // drawState says whether what is shown is current.
 function drawState() {
-  const read = head && head.at ? `read ${age(old())} ago, at ${clock(head.at)}` : "";
+  const read = head && head.at ? `read ${age(old())} ago, at ${clock(head.arrived)}` : "";
   let text = "", state = !read ? "Reading the cluster ..." : stale() ? read : "live, " + read;
   if (lostSince) {
     text = `Connection lost since ${clock(lostSince)}: 'dovetail view' doesn't answer. It is tried again.` + (read ? ` What follows was ${read}.` : "");
