@@ -186,7 +186,7 @@ func (m *topModel) View() string {
 	lines = lines[m.top:min(m.top+m.room(), len(lines))]
 	for i, line := range lines {
 		if runes := []rune(line); m.width > 0 && len(runes) > m.width {
-			lines[i] = string(runes[:m.width])
+			lines[i] = string(runes[:max(m.width-1, 0)]) + "…"
 		}
 	}
 	return strings.Join(lines, "\n") + "\n" + m.age() + "; q: quit, up and down: scroll"

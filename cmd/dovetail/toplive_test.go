@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	tea "github.com/charmbracelet/bubbletea"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -42,6 +43,12 @@ func TestTopOnATerminal(t *testing.T) {
 	look()
 	shows("1 node: $1.0000/h", true)
 	shows("at least\n  $0.5000/h", true) // wrapped at the width
+	send(tea.WindowSizeMsg{Width: 20, Height: 30})
+	for line := range strings.Lines(m.View()) {
+		if line = strings.TrimRight(line, "\n"); strings.HasPrefix(line, "node-0") && (!strings.HasSuffix(line, "…") || utf8.RuneCountInString(line) != 20) {
+			t.Errorf("%q doesn't say that it is cut", line)
+		}
+	}
 	send(tea.WindowSizeMsg{Width: 200, Height: 12})
 	shows("at least $0.5000/h", true)
 	shows("Note: prices are rough", true)

@@ -236,10 +236,17 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 // mostReason is how long a reason may be in a table. 'dovetail why pod' has all of it.
 const mostReason = 160
 
-// shortReason returns why a pod is refused, each reason once with the pools that have it.
+// notTolerated is the end of the planner's reason for a pool with a taint.
+const notTolerated = "is not tolerated"
+
+// shortReason returns why a pod is refused, each reason once with the pools that have it. Those of pools that are for other pods come last.
 func shortReason(r *offline.Refused) string {
 	text := r.Reason
 	if rows, _ := byReason(r.Pools); len(rows) > 0 {
+		// A taint says that a pool isn't meant for the pod: what the other pools lack comes first.
+		slices.SortStableFunc(rows, func(a, b []string) int {
+			return cmp.Compare(strings.Count(a[1], notTolerated), strings.Count(b[1], notTolerated))
+		})
 		var parts []string
 		for _, row := range rows {
 			parts = append(parts, row[0]+": "+row[1])

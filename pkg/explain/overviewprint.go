@@ -65,7 +65,8 @@ func wrapped(line string, width int) string {
 const tableGap = 3
 
 // lessNeeded are columns of NodeRows in the order in which a narrow table does without them, by their headings from the left.
-var lessNeeded = []string{"ZONE", "RESERVED", "RESERVED", "CAPACITY", "AGE", "POOL", "PODS", "TYPE", "STATE"}
+// Columns of one heading go together: one RESERVED that is left would seem to be that of the other resource.
+var lessNeeded = []string{"ZONE", "RESERVED", "CAPACITY", "AGE", "POOL", "PODS", "TYPE", "STATE"}
 
 // within returns the table with shorter names and fewer columns, until it has the width.
 func within(rows [][]string, width int) [][]string {
@@ -89,9 +90,10 @@ func within(rows [][]string, width int) [][]string {
 		if wide() <= width {
 			break
 		}
-		col := slices.Index(rows[0], heading)
-		for i := range rows {
-			rows[i] = slices.Delete(rows[i], col, col+1)
+		for col := slices.Index(rows[0], heading); col >= 0; col = slices.Index(rows[0], heading) {
+			for i := range rows {
+				rows[i] = slices.Delete(rows[i], col, col+1)
+			}
 		}
 	}
 	return rows
