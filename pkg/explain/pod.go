@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
@@ -275,16 +276,38 @@ func unscheduled(pod *corev1.Pod) *corev1.PodCondition {
 // mostReported is how many events are shown.
 const mostReported = 5
 
+// longMessage is how long a message is at least that isn't repeated.
+const longMessage = 40
+
+// saidBefore shortens a message by what messages above it have said: events and the condition of a pod often carry the same sentence.
+func saidBefore(message string, above []string) string {
+	for _, a := range above {
+		switch {
+		case len(message) >= longMessage && strings.Contains(a, message):
+			return "the same"
+		case len(a) >= longMessage && strings.Contains(message, a):
+			return strings.Replace(message, a, "(the same as above)", 1)
+		}
+	}
+	return message
+}
+
 // reported shows the last events and the condition of a pod.
 func (c *Cluster) reported(a *Answer, pod *corev1.Pod) {
 	var rows [][]string
+	var said []string
+	report := func(at time.Time, reason, message string) {
+		message = objects.OneLine(message)
+		rows = append(rows, []string{c.ago(at), reason, saidBefore(message, said)})
+		said = append(said, message)
+	}
 	for _, e := range c.events("Pod", pod) {
 		if len(rows) < mostReported {
-			rows = append(rows, []string{c.ago(e.at), e.Reason, objects.OneLine(e.Message)})
+			report(e.at, e.Reason, e.Message)
 		}
 	}
 	if cond := unscheduled(pod); cond != nil && cond.Message != "" {
-		rows = append(rows, []string{c.ago(cond.LastTransitionTime.Time), cond.Reason, objects.OneLine(cond.Message)})
+		report(cond.LastTransitionTime.Time, cond.Reason, cond.Message)
 	}
 	a.table("Last reported", []string{"AGO", "REASON", "MESSAGE"}, rows)
 }
