@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -217,16 +218,19 @@ func (p *printer) without(r *Report) {
 	if w == nil {
 		return
 	}
-	what := "less"
-	diff := w.PerHour - w.InsteadPerHour
-	if diff < 0 {
-		what, diff = "more", -diff
+	what := "as much as now"
+	switch diff := w.PerHour - w.InsteadPerHour; {
+	case dollars(math.Abs(diff)) == dollars(0):
+	case diff > 0:
+		what = "$" + dollars(diff) + "/h less"
+	default:
+		what = "$" + dollars(-diff) + "/h more"
 	}
 	if w.Unpriced > 0 {
 		p.printf("Without %s, whose price isn't known: %s would have to run elsewhere, and nodes for $%s/h are bought instead", strings.Join(w.Nodes, ", "), plural(w.Moved, "pod"), dollars(w.InsteadPerHour))
 	} else {
-		p.printf("Without %s, at $%s/h: %s would have to run elsewhere, nodes for $%s/h are bought instead, and the cluster costs $%s/h %s",
-			strings.Join(w.Nodes, ", "), dollars(w.PerHour), plural(w.Moved, "pod"), dollars(w.InsteadPerHour), dollars(diff), what)
+		p.printf("Without %s, at $%s/h: %s would have to run elsewhere, nodes for $%s/h are bought instead, and the cluster costs %s",
+			strings.Join(w.Nodes, ", "), dollars(w.PerHour), plural(w.Moved, "pod"), dollars(w.InsteadPerHour), what)
 	}
 	if len(w.Lost) > 0 {
 		p.printf("; %s without a controller would be lost: ", plural(len(w.Lost), "pod"))
