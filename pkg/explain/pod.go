@@ -221,8 +221,17 @@ func (c *Cluster) refused(ctx context.Context, a *Answer, r *offline.Report, pod
 		return err
 	}
 	var lines []string
+	tolerated := !all // not every change was tried
 	for _, f := range fixes {
-		lines = append(lines, f.What+": "+c.placeText(f.Place))
+		what := f.What
+		if name, ok := strings.CutPrefix(what, "the pod requests less "); ok && f.Place.New != nil {
+			name, _, _ = strings.Cut(name, " ")
+			if most := atMost(why.Pools, f.Place.New.Pool, name); most != "" {
+				what += ", " + most + " at most"
+			}
+		}
+		tolerated = tolerated || strings.HasPrefix(f.What, "the pod tolerates ")
+		lines = append(lines, what+": "+c.placeText(f.Place))
 	}
 	title := "Any one of these alone would do"
 	if len(lines) == 1 {
@@ -236,7 +245,11 @@ func (c *Cluster) refused(ctx context.Context, a *Answer, r *offline.Report, pod
 	if !all {
 		a.Notes = append(a.Notes, fmt.Sprintf("not all changes were tried within %s", c.Patience))
 	}
-	a.advise(append(reasons, messages...)...)
+	advice := adviceFor(append(reasons, messages...)...)
+	if !tolerated { // another refusal of that pool would remain
+		advice = withoutTaints(advice)
+	}
+	a.adviseAll(advice)
 	return nil
 }
 
