@@ -40,7 +40,7 @@ type Cluster struct {
 func New(set *manifest.Set, settings offline.Settings, prices Prices, now time.Time, patience time.Duration) *Cluster {
 	c := &Cluster{Set: set, Settings: settings, Prices: prices, Now: now, Patience: patience}
 	c.after, c.bookings = whatif.Booked(set, &settings.NodeClass)
-	c.promised = c.promises()
+	c.promised = promisesOf(c)
 	return c
 }
 

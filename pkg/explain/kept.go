@@ -41,7 +41,7 @@ func (c *Cluster) keptState(a *Answer, n *corev1.Node, k keptReason) {
 	if !k.written.IsZero() {
 		since = fmt.Sprintf(" (written %s ago)", c.ago(k.written))
 	}
-	if why := c.overtaken(n, k); why != "" {
+	if why := overtaken(c, n, k); why != "" {
 		a.Kind, a.Summary = NodeOutOfDate, fmt.Sprintf("was kept for a reason that is out of date: %s. The reason%s: %s", why, since, k.text)
 		a.section("What to do", overtakenAdvice)
 		return
@@ -60,7 +60,7 @@ var (
 )
 
 // overtaken says how the cluster contradicts a reason, which may be some passes old; empty: it doesn't.
-func (c *Cluster) overtaken(n *corev1.Node, k keptReason) string {
+func overtaken(c *Cluster, n *corev1.Node, k keptReason) string {
 	if slices.Contains(timed, k.kind) {
 		if m := endOfReason.FindStringSubmatch(k.text); m != nil {
 			if end, err := time.Parse(time.RFC3339, m[1]); err == nil && end.Before(c.Now) {

@@ -106,7 +106,7 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 		a.Kind, a.Summary = NodeStarting, "is starting: "+c.progress(nc)
 	case drifted != nil && drifted.IsTrue():
 		a.Kind, a.Summary = NodeDrifted, fmt.Sprintf("has drifted (%s), and is replaced as its pool's budgets allow", drifted.Reason)
-		if outdated := c.overtaken(n, why); kept && outdated == "" {
+		if outdated := overtaken(c, n, why); kept && outdated == "" {
 			a.section("Why it is still there", why.text)
 			a.adviseKept(why.kind)
 		} else if kept {

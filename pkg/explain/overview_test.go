@@ -104,7 +104,7 @@ func TestMessagesAreNotRepeated(t *testing.T) {
 		{other + long, other + "(the same as above)", []string{long}},
 		{"wait", "wait", []string{"wait"}}, // short
 	} {
-		if got := saidBefore(tc.message, tc.above); got != tc.want {
+		if got := shortened(tc.message, tc.above); got != tc.want {
 			t.Errorf("%q below %q: %q, want %q", tc.message, tc.above, got, tc.want)
 		}
 	}

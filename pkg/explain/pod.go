@@ -292,8 +292,8 @@ const mostReported = 5
 // longMessage is how long a message is at least that isn't repeated.
 const longMessage = 40
 
-// saidBefore shortens a message by what messages above it have said: events and the condition of a pod often carry the same sentence.
-func saidBefore(message string, above []string) string {
+// shortened shortens a message by what messages above it have said: events and the condition of a pod often carry the same sentence.
+func shortened(message string, above []string) string {
 	for _, a := range above {
 		switch {
 		case len(message) >= longMessage && strings.Contains(a, message):
@@ -311,7 +311,7 @@ func (c *Cluster) reported(a *Answer, pod *corev1.Pod) {
 	var said []string
 	report := func(at time.Time, reason, message string) {
 		message = objects.OneLine(message)
-		rows = append(rows, []string{c.ago(at), reason, saidBefore(message, said)})
+		rows = append(rows, []string{c.ago(at), reason, shortened(message, said)})
 		said = append(said, message)
 	}
 	for _, e := range c.events("Pod", pod) {

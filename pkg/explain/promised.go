@@ -27,9 +27,9 @@ type promise struct {
 	pods     int
 }
 
-// promises returns what is reserved so, by the name of the NodeClaim. What an owner's pods request is taken from one that is there. A pod of the owner that is
+// promisesOf returns what is reserved so, by the name of the NodeClaim. What an owner's pods request is taken from one that is there. A pod of the owner that is
 // on the node, or that waits, has its capacity already.
-func (c *Cluster) promises() map[string][]promise {
+func promisesOf(c *Cluster) map[string][]promise {
 	type count struct {
 		waiting  int
 		on       map[string]int // by node
@@ -54,7 +54,7 @@ func (c *Cluster) promises() map[string][]promise {
 	}
 	out := map[string][]promise{}
 	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
-		if karpenter.OfAnotherProvider(nc, c.Settings.NodeClass.GroupKind()) || !nc.DeletionTimestamp.IsZero() || c.servesFor(nc) > promisedFor {
+		if karpenter.OfAnotherProvider(nc, c.Settings.NodeClass.GroupKind()) || !nc.DeletionTimestamp.IsZero() || servesFor(nc, c.Now) > promisedFor {
 			continue
 		}
 		slots := map[types.UID]int{}
@@ -84,12 +84,12 @@ func (c *Cluster) promises() map[string][]promise {
 }
 
 // servesFor is for how long the node of a claim has been initialized; 0: it isn't.
-func (c *Cluster) servesFor(nc *karpv1.NodeClaim) time.Duration {
+func servesFor(nc *karpv1.NodeClaim, now time.Time) time.Duration {
 	cond := conditionOf(nc.Status.Conditions, karpv1.ConditionTypeInitialized)
 	if cond == nil || !cond.IsTrue() {
 		return 0
 	}
-	return c.Now.Sub(cond.LastTransitionTime.Time)
+	return now.Sub(cond.LastTransitionTime.Time)
 }
 
 // withPromises returns a set of the cluster in which a pod stands for each promise, so that a plan takes no such capacity for free.

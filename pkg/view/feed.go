@@ -42,9 +42,7 @@ type Feed struct {
 	wanted chan struct{}
 	// planning holds one token: plans on the latest cluster are made one at a time.
 	planning chan struct{}
-	// longest is how long the longest look has taken that read the cluster; 0: none has. patience is how long the next look may take because those
-	// before it were given up; 0: none was. Only Run's goroutine uses both.
-	longest, patience time.Duration
+	lookTimes
 
 	mu      sync.Mutex
 	latest  *Model // never changed, only replaced; nil: nothing was read yet
@@ -52,6 +50,13 @@ type Feed struct {
 	// bound is the last one, of the nodes that there were then; nil: there is none yet, or the last attempt failed.
 	bound   *explain.Overview
 	changed chan struct{} // closed when latest is replaced
+}
+
+// lookTimes is how long looks have taken. Only Run's goroutine uses it.
+type lookTimes struct {
+	// longest is how long the longest look has taken that read the cluster; 0: none has. patience is how long the next look may take because those
+	// before it were given up; 0: none was.
+	longest, patience time.Duration
 }
 
 // NewFeed returns a feed that looks at the cluster every interval, and less often if looks take longer than a tenth of that (mostOfTime). It does

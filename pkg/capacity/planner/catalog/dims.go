@@ -116,8 +116,8 @@ func (d *Dims) AmountLike(i int, v, other int64) string {
 		return d.Amount(i, v)
 	}
 	name := d.Resources[i]
-	scale := float64(unitOf(d.Amount(i, other)))
-	if scale == 0 || unitOf(d.Amount(i, v)) == unitOf(d.Amount(i, other)) {
+	scale := float64(scaleOf(d.Amount(i, other)))
+	if scale == 0 || scaleOf(d.Amount(i, v)) == scaleOf(d.Amount(i, other)) {
 		return d.Amount(i, v)
 	}
 	q := capacity.Resources{name: v}.List()[name]
@@ -126,7 +126,7 @@ func (d *Dims) AmountLike(i int, v, other int64) string {
 	return strconv.FormatFloat(in, 'f', -1, 64) + suffix
 }
 
-// unitOf returns the unit of a written quantity, in thousandths; 0: it isn't one of those that amounts of pods are written in.
-func unitOf(text string) int64 {
+// scaleOf returns the unit of a written quantity, in thousandths; 0: it isn't one of those that amounts of pods are written in.
+func scaleOf(text string) int64 {
 	return map[string]int64{"m": 1, "": 1000, "Ki": 1000 << 10, "Mi": 1000 << 20, "Gi": 1000 << 30, "Ti": 1000 << 40}[strings.TrimLeft(text, "0123456789.")]
 }
