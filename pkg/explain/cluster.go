@@ -28,6 +28,8 @@ type Cluster struct {
 	Settings offline.Settings
 	Prices   Prices
 	Now      time.Time
+	// Lease is the scheduler's; nil: not known.
+	Lease *Lease
 	// Patience is how long to look for what alone would help a pod.
 	Patience time.Duration
 

@@ -119,7 +119,7 @@ func (c *Cluster) waiting(ctx context.Context, a *Answer, pod *corev1.Pod, messa
 	}
 	a.Notes = append(a.Notes, r.Warnings...)
 	if place, ok := whatif.PlaceOf(r, pod.Namespace, pod.Name); ok {
-		c.placed(a, r, place, messages)
+		c.placed(a, r, place, pod, messages)
 		return nil
 	}
 	return c.refused(ctx, a, r, pod, messages)
@@ -158,7 +158,7 @@ func (c *Cluster) progress(nc *karpv1.NodeClaim) string {
 }
 
 // placed describes where a plan puts the pod.
-func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, messages []string) {
+func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, pod *corev1.Pod, messages []string) {
 	if place.New != nil {
 		a.Kind, a.Summary = PodBuys, "waits for a node that would be bought: "+c.placeText(place)
 		if why := c.heldBack(place.New.Pool); why != "" {
@@ -172,6 +172,7 @@ func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, messa
 			a.Summary = fmt.Sprintf("waits, and fits on NodeClaim %s, whose instance is starting", place.Existing)
 		}
 	}
+	schedulerRuns(c, a, pod)
 	if r.Explanation != nil {
 		a.section("Why there", r.Explanation.Lines...)
 	}
