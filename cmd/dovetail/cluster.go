@@ -34,6 +34,8 @@ type clusterFlags struct {
 	// zones and memoryOverhead are the settings of offline plans; only 'dovetail plan' has flags for them.
 	zones          []string
 	memoryOverhead float64
+	// lease: it is read when the scheduler has last renewed its Lease.
+	lease bool
 	// quiet: warnings are returned as notes and not printed, because the command draws on the terminal.
 	quiet bool
 	// kept is the reader of the last look, nil if that failed.
@@ -151,6 +153,11 @@ func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manif
 	out.Cluster = explain.New(set, settings, out.prices, now, f.patience)
 	if out.Evictions, err = newEvictions(set); err != nil {
 		return nil, fmt.Errorf("reading PodDisruptionBudgets: %w", err)
+	}
+	if f.lease && len(f.existing) == 0 && config != nil && config.lease.Name != "" {
+		if renewed, ok := f.kept.Renewed(ctx, config.lease.Namespace, config.lease.Name); ok {
+			out.Lease = &explain.Lease{Name: config.lease.String(), Renewed: renewed}
+		}
 	}
 	return out, nil
 }

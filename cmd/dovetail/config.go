@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
@@ -39,6 +40,8 @@ type schedulerConfig struct {
 	warnings     []string
 	// namespaces selects those whose pods may cause launches; nil: all.
 	namespaces labels.Selector
+	// lease is that of the leader election; empty: there is none.
+	lease types.NamespacedName
 }
 
 // readConfig reads a KubeSchedulerConfiguration as dovetail-scheduler accepts it with --config.
@@ -94,6 +97,9 @@ func parseConfig(raw []byte) (*schedulerConfig, error) {
 	}
 	if out.args == nil {
 		return nil, errors.New("no profile has the plugin " + provision.Name)
+	}
+	if election := &cfg.LeaderElection; election.LeaderElect {
+		out.lease = types.NamespacedName{Namespace: election.ResourceNamespace, Name: election.ResourceName}
 	}
 	if asked := provision.Extenders(cfg.Extenders); len(asked) > 0 {
 		out.warnings = append(out.warnings, fmt.Sprintf("extenders are not called before nodes are bought: %s", strings.Join(asked, ", ")))

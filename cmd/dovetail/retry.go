@@ -109,6 +109,10 @@ func retry(cmd *cobra.Command, reader *livecluster.Reader, args []string, namesp
 		if o.kind.Namespaced {
 			where = o.kind.Kind + " " + namespace + "/" + o.name
 		}
+		if o.paused == "" && listed(set, o) {
+			fmt.Fprintf(&text, "%s: its launches are not paused: nothing was changed\n", where)
+			continue
+		}
 		value, before, err := reader.Retry(cmd.Context(), o.kind, namespace, o.name, clock.RealClock{}.Now(), dryRun)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))
@@ -122,16 +126,21 @@ func retry(cmd *cobra.Command, reader *livecluster.Reader, args []string, namesp
 		switch {
 		case o.paused != "":
 			fmt.Fprintf(&text, "  a probe is launched at once for pods that wait; paused so far: %s\n", o.paused)
-		case o.kind.Namespaced:
+		default: // objects of this kind don't say, or may not be listed
 			fmt.Fprintf(&text, "  if its launches are paused a probe is launched at once, and at most every five minutes\n")
-		default:
-			fmt.Fprintf(&text, "  its launches are not paused: this changes nothing for now\n")
 		}
 	}
 	if _, err := io.WriteString(cmd.OutOrStdout(), text.String()); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// listed reports whether an object was read that says whether its launches are paused.
+func listed(set *manifest.Set, r retried) bool {
+	return slices.ContainsFunc(manifest.All[status.Object](set), func(o status.Object) bool {
+		return o.GetName() == r.name && o.GetObjectKind().GroupVersionKind().Kind == r.kind.Kind
+	})
 }
 
 func quoted(s string) string {

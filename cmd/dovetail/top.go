@@ -62,7 +62,7 @@ func topCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&once, "once", false, "print one table, also on a terminal")
-	flags.DurationVar(&interval, "interval", 5*time.Second, "how often to look on a terminal; on a large cluster it is looked at less often, so that reading takes a tenth of the time at most")
+	flags.DurationVar(&interval, "interval", 5*time.Second, "how often to look on a terminal; on a large cluster or a busy machine less often, so that reading takes a tenth of the time at most, but half a minute after the last look at the latest")
 	flags.BoolVar(&noBound, "no-bound", false, "don't work out what the pods would cost at least, which takes seconds on a large cluster")
 	f.add(flags)
 	if err := flags.MarkHidden("patience"); err != nil {

@@ -15,8 +15,11 @@ import (
 const (
 	// boundEvery is how often the bound is worked out again, which is much more work than the rest.
 	boundEvery = time.Minute
-	// mostOfTime: at most one part in mostOfTime of the time is spent on reading the cluster.
-	mostOfTime = 10
+	// mostOfTime: at most one part in mostOfTime of the time is spent on reading the cluster, but no pause is longer than longestPause.
+	mostOfTime   = 10
+	longestPause = 30 * time.Second
+	// stallFactor: a look that takes so many times as long as the one before, and longer than patience, has waited for an API server that didn't answer.
+	stallFactor = 3
 )
 
 // looking reads the cluster, with the bound if that is asked for.
@@ -36,14 +39,15 @@ type topModel struct {
 	bound         bool
 	clock         clock.PassiveClock
 	width, height int
-	took          time.Duration // by the last look that was answered
-	// latest is what was read last, problem why the last attempt failed.
+	took          time.Duration // by the last look that was answered, without what it waited for an API server that didn't answer
+	// latest is what was read last, readAt when that look began, problem why the last attempt failed.
 	latest  *explain.Overview
+	readAt  time.Time
 	notes   []string
 	problem error
 	// asked is when the look began that is still waiting for its answer; zero: none is waiting.
 	asked time.Time
-	// boundAt is when the bound was worked out, top the first line that is shown.
+	// boundAt is when the look began with which the bound was worked out, top the first line that is shown.
 	boundAt time.Time
 	top     int
 }
@@ -53,6 +57,7 @@ type looked struct {
 	overview *explain.Overview
 	notes    []string
 	err      error
+	start    time.Time
 	took     time.Duration
 	bound    bool
 }
@@ -75,7 +80,7 @@ func (m *topModel) read() tea.Cmd {
 	m.asked = start
 	return func() tea.Msg {
 		o, notes, err := look(bound)
-		return looked{o, notes, err, c.Since(start), bound}
+		return looked{o, notes, err, start, c.Since(start), bound}
 	}
 }
 
@@ -91,15 +96,17 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, redraw()
 	case looked:
 		m.take(msg)
-		return m, tea.Tick(m.pause(msg.took), func(time.Time) tea.Msg { return again{} })
+		return m, tea.Tick(m.pause(), func(time.Time) tea.Msg { return again{} })
 	}
 	return m, nil
 }
 
-// pause is how long to wait after a look that took so long.
-func (m *topModel) pause(took time.Duration) time.Duration { return max(m.interval, mostOfTime*took) }
+// pause is how long to wait before the next look.
+func (m *topModel) pause() time.Duration {
+	return max(m.interval, min(mostOfTime*m.took, longestPause))
+}
 
-// take keeps what was read. The bound of an earlier look stays until there is a new one.
+// take keeps what was read. The bound of an earlier look stays until there is a new one, and says from when it is.
 func (m *topModel) take(l looked) {
 	m.asked = time.Time{}
 	if m.problem = l.err; l.err != nil {
@@ -107,13 +114,20 @@ func (m *topModel) take(l looked) {
 	}
 	switch {
 	case l.bound:
-		m.boundAt = m.clock.Now()
+		m.boundAt = l.start
 	case m.latest != nil:
 		l.overview.Bound, l.overview.Managed, l.overview.ManagedPerHour = m.latest.Bound, m.latest.Managed, m.latest.ManagedPerHour
 		l.overview.BoundOnSpot, l.overview.NoBoundFor = m.latest.BoundOnSpot, m.latest.NoBoundFor
+		l.overview.BoundAt = m.boundAt
 	}
-	m.latest, m.notes, m.took = l.overview, l.notes, l.took
+	if m.latest != nil && l.took > m.stalled() {
+		l.took = stallFactor * max(m.took, time.Second/10) // a cluster that really has become slow is believed step by step
+	}
+	m.latest, m.notes, m.readAt, m.took = l.overview, l.notes, l.start, l.took
 }
+
+// stalled is how long a look takes at most that doesn't wait for an API server that has stopped.
+func (m *topModel) stalled() time.Duration { return max(patience, stallFactor*m.took) }
 
 func (m *topModel) key(name string) tea.Cmd {
 	switch name {
@@ -141,7 +155,7 @@ func (m *topModel) late() time.Duration {
 	if m.asked.IsZero() {
 		return 0
 	}
-	if took := m.clock.Since(m.asked); took > max(patience, 3*m.took) {
+	if took := m.clock.Since(m.asked); took > m.stalled() {
 		return took
 	}
 	return 0
@@ -160,9 +174,9 @@ func (m *topModel) View() string {
 	var b strings.Builder
 	switch late := m.late(); {
 	case m.problem != nil:
-		b.WriteString("What follows is old: " + m.problem.Error() + "\n")
+		fmt.Fprintf(&b, "What follows is old, %s: %v\n", m.age(), m.problem)
 	case late > 0:
-		fmt.Fprintf(&b, "What follows is old: the cluster hasn't answered for %v\n", late.Round(time.Second))
+		fmt.Fprintf(&b, "What follows is old, %s: the cluster hasn't answered for %v\n", m.age(), late.Round(time.Second))
 	}
 	_ = m.latest.WriteWithin(&b, m.width) // a strings.Builder refuses nothing
 	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
@@ -173,8 +187,13 @@ func (m *topModel) View() string {
 	lines = lines[m.top:min(m.top+m.room(), len(lines))]
 	for i, line := range lines {
 		if runes := []rune(line); m.width > 0 && len(runes) > m.width {
-			lines[i] = string(runes[:m.width])
+			lines[i] = string(runes[:max(m.width-1, 0)]) + "…"
 		}
 	}
-	return strings.Join(lines, "\n") + "\nq: quit, up and down: scroll"
+	return strings.Join(lines, "\n") + "\n" + m.age() + "; q: quit, up and down: scroll"
+}
+
+// age says when what is shown was read.
+func (m *topModel) age() string {
+	return fmt.Sprintf("read at %s, %s ago", m.readAt.Format(time.TimeOnly), explain.Age(m.clock.Since(m.readAt)))
 }

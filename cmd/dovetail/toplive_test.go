@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	tea "github.com/charmbracelet/bubbletea"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -42,6 +43,12 @@ func TestTopOnATerminal(t *testing.T) {
 	look()
 	shows("1 node: $1.0000/h", true)
 	shows("at least\n  $0.5000/h", true) // wrapped at the width
+	send(tea.WindowSizeMsg{Width: 20, Height: 30})
+	for line := range strings.Lines(m.View()) {
+		if line = strings.TrimRight(line, "\n"); strings.HasPrefix(line, "node-0") && (!strings.HasSuffix(line, "…") || utf8.RuneCountInString(line) != 20) {
+			t.Errorf("%q doesn't say that it is cut", line)
+		}
+	}
 	send(tea.WindowSizeMsg{Width: 200, Height: 12})
 	shows("at least $0.5000/h", true)
 	shows("Note: prices are rough", true)
@@ -50,15 +57,21 @@ func TestTopOnATerminal(t *testing.T) {
 	look()
 	shows("2 nodes", true)
 	shows("at least $0.5000/h", true)
-	clock.SetTime(clock.Now().Add(boundEvery))
+	clock.SetTime(clock.Now().Add(boundEvery / 2))
 	look()
-	if got := fmt.Sprint(asked); got != "[true false true]" {
+	shows("At 10:00:00, 1 node of pools: $1.0000/h. Their pods cost at least $0.5000/h", true)
+	shows("read at 10:00:30, 0s ago; q: quit", true)
+	clock.SetTime(clock.Now().Add(boundEvery / 2))
+	look()
+	shows("At 10:00:00", false)
+	if got := fmt.Sprint(asked); got != "[true false false true]" {
 		t.Errorf("the bound was asked for: %s", got)
 	}
 
 	failure = errors.New("connection refused")
+	clock.SetTime(clock.Now().Add(9 * time.Second))
 	look()
-	shows("What follows is old: connection refused", true)
+	shows("What follows is old, read at 10:01:00, 9s ago: connection refused", true)
 	shows("2 nodes", true)
 
 	failure = nil
@@ -67,7 +80,7 @@ func TestTopOnATerminal(t *testing.T) {
 	clock.SetTime(clock.Now().Add(patience))
 	shows("What follows is old", false)
 	clock.SetTime(clock.Now().Add(time.Second))
-	shows("What follows is old: the cluster hasn't answered for 16s", true)
+	shows("What follows is old, read at 10:01:09, 16s ago: the cluster hasn't answered for 16s", true)
 	failure, nodes = nil, 40
 	look()
 	shows("What follows is old", false)
@@ -86,12 +99,22 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
-// Reading takes a tenth of the time at most.
+// Reading takes a tenth of the time at most, but the terminal is never old for long; and an API server that was stopped for a while counts as a stall, not as
+// a cluster that takes so long to read.
 func TestTopLooksLessOftenAtALargeCluster(t *testing.T) {
-	m := &topModel{interval: 5 * time.Second}
-	for took, want := range map[time.Duration]time.Duration{time.Millisecond: 5 * time.Second, 3 * time.Second: 30 * time.Second} {
-		if got := m.pause(took); got != want {
-			t.Errorf("after a look of %s it waits for %s, want %s", took, got, want)
+	for name, tc := range map[string]struct{ takes, want []time.Duration }{
+		"quick":               {[]time.Duration{time.Millisecond}, []time.Duration{5 * time.Second}},
+		"large":               {[]time.Duration{2 * time.Second}, []time.Duration{20 * time.Second}},
+		"very large":          {[]time.Duration{time.Minute}, []time.Duration{30 * time.Second}},
+		"stopped for a while": {[]time.Duration{100 * time.Millisecond, 40 * time.Second, 100 * time.Millisecond}, []time.Duration{5 * time.Second, 5 * time.Second, 5 * time.Second}},
+		"has become slow":     {[]time.Duration{time.Second, time.Minute, time.Minute, time.Minute}, []time.Duration{10 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second}},
+	} {
+		m := &topModel{interval: 5 * time.Second}
+		for i, took := range tc.takes {
+			m.take(looked{overview: &explain.Overview{}, took: took})
+			if got := m.pause(); got != tc.want[i] {
+				t.Errorf("%s: after look %d it waits for %s, want %s", name, i+1, got, tc.want[i])
+			}
 		}
 	}
 }

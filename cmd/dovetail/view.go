@@ -67,7 +67,7 @@ func viewCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&address, "address", "127.0.0.1:8765", "address to listen on; port 0: any that is free. Only addresses of this computer alone are accepted")
-	flags.DurationVar(&interval, "interval", 2*time.Second, "how often to look; a large cluster is looked at less often, half a minute after the last look at the latest")
+	flags.DurationVar(&interval, "interval", 2*time.Second, "how often to look; on a large cluster or a busy machine less often, half a minute after the last look at the latest")
 	flags.BoolVar(&noBound, "no-bound", false, "don't work out what the pods would cost at least, which takes seconds on a large cluster")
 	f.add(flags)
 	return cmd

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
+	"github.com/dovetail-scheduler/dovetail/pkg/view"
 )
 
 // Standard input is at its end when the page looks again, which would empty the page.
@@ -92,4 +95,50 @@ func TestViewKeepsItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after a look has failed", 2, 1, 0)
+}
+
+// What the page says about a node's end is what 'dovetail plan --without' says: nothing is launched for a pod of another scheduler.
+func TestViewSaysWhatPlanWithoutSays(t *testing.T) {
+	foreign := filepath.Join(t.TempDir(), "foreign.yaml")
+	var pods strings.Builder
+	for i := range 20 { // more than fit on the nodes that are there
+		fmt.Fprintf(&pods, `---
+{apiVersion: v1, kind: Pod, metadata: {name: foreign-%d, namespace: shop, uid: uid-foreign-%d}, status: {phase: Pending},
+  spec: {schedulerName: volcano, containers: [{name: c, image: i, resources: {requests: {cpu: 1500m, memory: 1Gi}}}]}}
+`, i, i)
+	}
+	if err := os.WriteFile(foreign, []byte(pods.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newClusterFlags()
+	f.existing, f.catalog, f.config, f.quiet = []string{"testdata/live.yaml", "testdata/live-nodes.yaml", foreign}, "testdata/catalog.json", "testdata/scheduler.yaml", true
+	c, err := f.look(t.Context(), &cobra.Command{}, manifest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"node-a", "node-unsaid"} {
+		got, err := view.EndingOf(t.Context(), c.Cluster, node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want struct {
+			Nodes   []struct{ Pods []struct{ Name string } }
+			Without struct{ InsteadPerHour float64 }
+		}
+		out := dovetail(t, "dovetail plan --existing testdata/live.yaml --existing testdata/live-nodes.yaml --existing "+foreign+" --catalog testdata/catalog.json --config testdata/scheduler.yaml --without "+node+" -o json")
+		if err := json.NewDecoder(strings.NewReader(out[max(strings.Index(out, "{"), 0):])).Decode(&want); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if got.Moved == 0 && node == "node-a" {
+			t.Errorf("no pod of %s moves", node)
+		}
+		if len(got.Bought) != len(want.Nodes) || len(got.Refused) > 0 || math.Abs(got.InsteadPerHour-want.Without.InsteadPerHour) > 1e-9 {
+			t.Errorf("%s: the page says %+v, plan %+v", node, got, want)
+		}
+		for i := range want.Nodes {
+			if text := fmt.Sprintf("for %d pod", len(want.Nodes[i].Pods)); !strings.Contains(got.Bought[i], text) || strings.HasSuffix(got.Bought[i], "for 1 pods") {
+				t.Errorf("%s: %q, want %q", node, got.Bought[i], text)
+			}
+		}
+	}
 }

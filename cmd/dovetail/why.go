@@ -100,6 +100,7 @@ func whyPodCommand() *cobra.Command {
 			if before, after, ok := strings.Cut(name, "/"); ok {
 				namespace, name = before, after
 			}
+			f.lease = true
 			c, err := f.look(cmd.Context(), cmd, manifest.Options{}, about{namespace, "Pod", name})
 			if err != nil {
 				return err

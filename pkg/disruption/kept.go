@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,9 +109,14 @@ func (k *keptNodes) remove(ctx context.Context, claim *karpv1.NodeClaim) {
 	}
 }
 
-// patch sets the annotation of this claim, and of no other of its name; nil removes it.
+// patch sets the annotation of this claim, and of no other of its name, and when that was; nil removes both.
 func (k *keptNodes) patch(ctx context.Context, claim *karpv1.NodeClaim, value *string) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": claim.UID, "annotations": map[string]*string{objects.AnnotationKept: value}}})
+	annotations := map[string]*string{objects.AnnotationKept: value, objects.AnnotationKeptSince: nil}
+	if value != nil {
+		now := k.clock.Now().UTC().Format(time.RFC3339)
+		annotations[objects.AnnotationKeptSince] = &now
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": claim.UID, "annotations": annotations}})
 	if err != nil {
 		return fmt.Errorf("writing an annotation: %w", err)
 	}

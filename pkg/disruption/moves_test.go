@@ -289,7 +289,7 @@ func TestKept(t *testing.T) {
 	quiet := func(at time.Duration) consolidation.Kept {
 		return consolidation.Kept{Node: "node-a", Kind: consolidation.NotQuiet, Until: epoch.Add(at)}
 	}
-	events := 0
+	events, wrote, wroteAt := 0, "", ""
 	for i, step := range []struct {
 		after  time.Duration
 		kept   consolidation.Kept
@@ -310,6 +310,12 @@ func TestKept(t *testing.T) {
 		w.mustPass()
 		if got := w.claim("a").Annotations[objects.AnnotationKept]; got != step.want {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+		if got := w.claim("a").Annotations[objects.AnnotationKept]; got != wrote {
+			wrote, wroteAt = got, w.clock.Now().UTC().Format(time.RFC3339)
+		}
+		if got := w.claim("a").Annotations[objects.AnnotationKeptSince]; got != wroteAt {
+			t.Errorf("step %d: written at %q, want %q: with the reason, and not without it", i, got, wroteAt)
 		}
 		events += step.events
 		n := 0
@@ -338,7 +344,7 @@ func TestKept(t *testing.T) {
 	p.result = &consolidation.Result{Moves: []consolidation.Due{due("m1", []string{"node-a"})}}
 	p.ready = true
 	w.mustPass()
-	if claim := w.claim("a"); claim.DeletionTimestamp == nil || claim.Annotations[objects.AnnotationKept] != "" {
+	if claim := w.claim("a"); claim.DeletionTimestamp == nil || claim.Annotations[objects.AnnotationKept] != "" || claim.Annotations[objects.AnnotationKeptSince] != "" {
 		t.Errorf("deleted %v, annotations %v", w.deleted, claim.Annotations)
 	}
 }

@@ -68,7 +68,7 @@ var advices = []Advice{
 	{"not all of the N pods that its group needs can be placed", "the pod's PodGroup starts as a whole, or not at all", "what the rest of the message says; or a smaller minMember of the PodGroup"},
 	{"anti-affinity of other pods over ... excludes every domain", "in each zone there is a pod that must not be with it", "change the anti-affinity of those pods"},
 	{"host port ... is reserved for a pod planned for the node", "another pod that will be bound there in a moment takes the port", "wait"},
-	{"topology spread over ... with maxSkew N allows no domain", "a new node in any of the pool's zones would make the spread too uneven", "a pool with nodes in the missing domains, a higher maxSkew, or ScheduleAnyway"},
+	{"topology spread over ... with maxSkew N allows no domain", "a new node in any zone that both the pool and the pod's selector allow would make the spread too uneven", "a pool with nodes in the missing domains, a selector that allows them, a higher maxSkew, or ScheduleAnyway"},
 	{"no node with the pods it has affinity to has capacity", "affinity over kubernetes.io/hostname: only the nodes of those pods are possible, and they are full", "free capacity there, or a wider topologyKey"},
 	{"storageclass \"...\" of persistentvolumeclaim \"...\" not found", "", "create the storage class"},
 	{"the planned node did not pass the scheduler's filters", "the cluster has changed since the plan, or a filter depends on something that plans don't know", "nothing: the pod is planned again"},
@@ -126,6 +126,9 @@ var advices = []Advice{
 func AdviceFor(message string) (Advice, bool) {
 	for i, p := range patterns() {
 		if p.MatchString(message) {
+			if advices[i].Says == unknownLabel {
+				return forLabel(advices[i], message), true
+			}
 			return advices[i], true
 		}
 	}

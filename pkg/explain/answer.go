@@ -44,9 +44,11 @@ func (a *Answer) table(title string, heading []string, rows [][]string) {
 }
 
 // advise adds what messages mean, and what a user can do about them.
-func (a *Answer) advise(messages ...string) {
+func (a *Answer) advise(messages ...string) { a.adviseAll(adviceFor(messages...)) }
+
+func (a *Answer) adviseAll(all []Advice) {
 	var lines []string
-	for _, ad := range adviceFor(messages...) {
+	for _, ad := range all {
 		switch {
 		case ad.Means == "":
 			lines = append(lines, ad.Do)

@@ -34,12 +34,15 @@ type Cluster struct {
 	Now      time.Time
 	// Evictions is asked about PodDisruptionBudgets; nil: they aren't known.
 	Evictions Evictions
+	// Lease is the scheduler's; nil: not known.
+	Lease *Lease
 	// Patience is how long to look for what alone would help a pod.
 	Patience time.Duration
 
 	after    *manifest.Set // once what is being launched is up
 	bookings map[types.UID]whatif.Booking
 	coverage func() *capacity.Coverage // by commitments; nil: there are none
+	promised map[string][]promise      // by NodeClaim
 }
 
 // New completes a cluster. settings.Clock must be set: it measures how long something takes, while now is when the cluster was looked at.
@@ -47,6 +50,7 @@ func New(set *manifest.Set, settings offline.Settings, prices Prices, now time.T
 	c := &Cluster{Set: set, Settings: settings, Prices: prices, Now: now, Patience: patience}
 	c.coverage = sync.OnceValue(func() *capacity.Coverage { return offline.Coverage(set, settings) })
 	c.after, c.bookings = whatif.Booked(set, &settings.NodeClass)
+	c.promised = promisesOf(c)
 	return c
 }
 

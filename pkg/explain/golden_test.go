@@ -151,6 +151,7 @@ func TestEveryKindOfKeepIsExplained(t *testing.T) {
 		// As pkg/disruption writes it.
 		text := string(k.Kind) + ": " + k.Text()
 		set := (&manifest.Set{}).With(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{NodeName: "node"}},
 			&karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim", Annotations: map[string]string{objects.AnnotationKept: text}}, Status: karpv1.NodeClaimStatus{
 				NodeName: "node", Conditions: conditions(karpv1.ConditionTypeLaunched, karpv1.ConditionTypeRegistered, karpv1.ConditionTypeInitialized)}})
 		a, err := clusterOf(set).Node("node")

@@ -42,7 +42,7 @@ var keptAdvice = map[consolidation.Kind]string{
 	consolidation.Disabled:        "spec.disruption.consolidateAfter of the pool is Never",
 	consolidation.OtherReason:     "what the sentence says",
 	consolidation.PolicyWhenEmpty: "spec.disruption.consolidationPolicy: WhenEmptyOrUnderutilized, if used nodes shall be emptied, too",
-	consolidation.Young:           "wait; or the annotation " + objects.AnnotationRestartCost + ": \"0s\" on the pool",
+	consolidation.Young:           "wait; or the annotation " + objects.AnnotationRestartCost + ": \"0s\" on the pool; with a short consolidateAfter its nodes are then replaced soon after their launch",
 	consolidation.Received:        "wait",
 	consolidation.NoPrice:         "a NodeOverlay can set the price of its instance type",
 	consolidation.Full:            "nothing: the node is needed. More types in the pools may help",
@@ -89,7 +89,7 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 	}
 	interrupted := nc.Annotations[objects.AnnotationInterrupted]
 	drifted := conditionOf(nc.Status.Conditions, karpv1.ConditionTypeDrifted)
-	kind, text, kept := strings.Cut(nc.Annotations[objects.AnnotationKept], ": ")
+	why, kept := keptReasonOf(nc)
 	switch {
 	case !nc.DeletionTimestamp.IsZero() || !n.DeletionTimestamp.IsZero():
 		a.Kind, a.Summary = NodeEnding, "is being ended: "+c.endStage(n, nc)
@@ -108,13 +108,14 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 		a.Kind, a.Summary = NodeStarting, "is starting: "+c.progress(nc)
 	case drifted != nil && drifted.IsTrue():
 		a.Kind, a.Summary = NodeDrifted, fmt.Sprintf("has drifted (%s), and is replaced as its pool's budgets allow", drifted.Reason)
-		if kept {
-			a.section("Why it is still there", text)
-			a.adviseKept(consolidation.Kind(kind))
+		if outdated := overtaken(c, n, why); kept && outdated == "" {
+			a.section("Why it is still there", why.text)
+			a.adviseKept(why.kind)
+		} else if kept {
+			a.section("Why it was still there, which is out of date: "+outdated, why.text)
 		}
 	case kept:
-		a.Kind, a.Summary = kind, "is kept: "+text
-		a.adviseKept(consolidation.Kind(kind))
+		c.keptState(a, n, why)
 	default:
 		a.Kind, a.Summary = NodeUnsaid, "is kept, and nothing on its objects says why"
 		for _, e := range slices.Concat(c.events("NodeClaim", nc), c.events("Node", n)) {

@@ -69,15 +69,15 @@ func (c *Cluster) NodePool(name string) (*Answer, error) {
 	if unpriced > 0 {
 		line += fmt.Sprintf(" (the prices of %d are unknown)", unpriced)
 	}
-	lines := append([]string{line}, c.poolCovered(name)...)
+	lines := append([]string{line}, coveredOf(c.Set, c.coverage(), name)...)
 	if most := np.Annotations[objects.AnnotationMaxDollarsPerHour]; most != "" {
 		lines = append(lines, "they may cost $"+most+"/h (annotation "+objects.AnnotationMaxDollarsPerHour+")")
 	}
 	if balance, err := karpenter.ZoneBalance(np); err == nil && balance != nil {
-		lines = append(lines, fmt.Sprintf("zones: %s (%s)", c.poolZones(name).Text(), capacity.BalancedText(*balance)))
+		lines = append(lines, fmt.Sprintf("zones: %s (%s)", zonesOf(c.Set, name).Text(), capacity.BalancedText(*balance)))
 	}
 	a.section("What it has", lines...)
-	a.table("Why its nodes are kept", []string{"REASON", "NODES", "WHAT TO DO"}, c.poolKept(name))
+	a.table("Why its nodes are kept", []string{"REASON", "NODES", "WHAT TO DO"}, keptOf(c.Set, name))
 	var rows [][]string
 	for _, e := range c.events("NodePool", np) {
 		if len(rows) < mostReported {
@@ -156,14 +156,14 @@ func (c *Cluster) unhealthy(a *Answer, prefix string, o status.Object) (out []st
 // poolNodes returns how many nodes a pool has, what they take of its limits and what they cost.
 func (c *Cluster) poolNodes(pool string) (nodes int, used corev1.ResourceList, perHour float64, unpriced int) {
 	used = corev1.ResourceList{}
-	c.eachOfPool(pool, func(labels map[string]string, has corev1.ResourceList, _ bool) {
+	for _, n := range nodesOf(c.Set, pool) {
 		nodes++
-		Add(used, has)
-		price, ok := c.Price(labels)
+		Add(used, n.has)
+		price, ok := c.Price(n.labels)
 		if perHour += price; !ok {
 			unpriced++
 		}
-	})
+	}
 	used[corev1.ResourceName(capacity.ResourceNodes)] = *resource.NewQuantity(int64(nodes), resource.DecimalSI)
 	return nodes, used, perHour, unpriced
 }
@@ -182,53 +182,47 @@ func launchingIn(set *manifest.Set, pool string) (n int) {
 	return n
 }
 
-// eachOfPool calls visit with the NodeClaims of a pool, and with its nodes that have none.
-func (c *Cluster) eachOfPool(pool string, visit func(labels map[string]string, has corev1.ResourceList, ending bool)) {
-	claimed := map[string]bool{}
-	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
-		if nc.Labels[karpv1.NodePoolLabelKey] == pool {
-			claimed[nc.Status.NodeName] = true
-			visit(nc.Labels, nc.Status.Capacity, !nc.DeletionTimestamp.IsZero())
-		}
-	}
-	for _, n := range manifest.All[*corev1.Node](c.Set) {
-		if n.Labels[karpv1.NodePoolLabelKey] == pool && !claimed[n.Name] {
-			visit(n.Labels, n.Status.Capacity, !n.DeletionTimestamp.IsZero())
-		}
-	}
+// poolNode is a NodeClaim, or a Node that has none.
+type poolNode struct {
+	name   string
+	labels map[string]string
+	has    corev1.ResourceList
+	ending bool
 }
 
-// poolZones counts a pool's nodes by zone, without those that are ending.
-func (c *Cluster) poolZones(pool string) capacity.ZoneCounts {
-	out := capacity.ZoneCounts{}
-	c.eachOfPool(pool, func(labels map[string]string, _ corev1.ResourceList, ending bool) {
-		if !ending {
-			out[labels[capacity.LabelZone]]++
+// nodesOf returns the NodeClaims of a pool, and its nodes that have none.
+func nodesOf(set *manifest.Set, pool string) (out []poolNode) {
+	claimed := map[string]bool{}
+	for _, nc := range manifest.All[*karpv1.NodeClaim](set) {
+		if nc.Labels[karpv1.NodePoolLabelKey] == pool {
+			claimed[nc.Status.NodeName] = true
+			out = append(out, poolNode{nc.Name, nc.Labels, nc.Status.Capacity, !nc.DeletionTimestamp.IsZero()})
 		}
-	})
+	}
+	for _, n := range manifest.All[*corev1.Node](set) {
+		if n.Labels[karpv1.NodePoolLabelKey] == pool && !claimed[n.Name] {
+			out = append(out, poolNode{n.Name, n.Labels, n.Status.Capacity, !n.DeletionTimestamp.IsZero()})
+		}
+	}
 	return out
 }
 
-// poolCovered returns a line for each commitment that pays for some of a pool's nodes.
-func (c *Cluster) poolCovered(pool string) (lines []string) {
-	of := c.coverage()
-	if of == nil {
-		return nil
+// zonesOf counts a pool's nodes by zone, without those that are ending.
+func zonesOf(set *manifest.Set, pool string) capacity.ZoneCounts {
+	out := capacity.ZoneCounts{}
+	for _, n := range nodesOf(set, pool) {
+		if !n.ending {
+			out[n.labels[capacity.LabelZone]]++
+		}
 	}
+	return out
+}
+
+// coveredOf returns a line for each commitment that pays for some of a pool's nodes.
+func coveredOf(set *manifest.Set, coverage *capacity.Coverage, pool string) (lines []string) {
 	counts := map[string]int{}
-	names := map[string]bool{} // of NodeClaims, and of Nodes without one
-	for _, n := range manifest.All[*corev1.Node](c.Set) {
-		if n.Labels[karpv1.NodePoolLabelKey] == pool && c.claimOf(n.Name) == nil {
-			names[n.Name] = true
-		}
-	}
-	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
-		if nc.Labels[karpv1.NodePoolLabelKey] == pool {
-			names[nc.Name] = true
-		}
-	}
-	for name := range names {
-		if by := of.Of(name); by != "" {
+	for _, n := range nodesOf(set, pool) {
+		if by := coverage.Of(n.name); by != "" {
 			counts[by]++
 		}
 	}
@@ -264,10 +258,10 @@ func limitRows(limits, used corev1.ResourceList) (rows [][]string) {
 	return rows
 }
 
-// poolKept counts a pool's nodes by the kind of reason for which they are kept.
-func (c *Cluster) poolKept(pool string) (rows [][]string) {
+// keptOf counts a pool's nodes by the kind of reason for which they are kept.
+func keptOf(set *manifest.Set, pool string) (rows [][]string) {
 	counts := map[string]int{}
-	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
+	for _, nc := range manifest.All[*karpv1.NodeClaim](set) {
 		if kept := nc.Annotations[objects.AnnotationKept]; kept != "" && nc.Labels[karpv1.NodePoolLabelKey] == pool {
 			kind, _, _ := strings.Cut(kept, ": ")
 			counts[kind]++

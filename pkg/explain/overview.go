@@ -34,6 +34,8 @@ type Overview struct {
 	// which the bound is unknown.
 	BoundOnSpot bool
 	NoBoundFor  []string
+	// BoundAt is when the look was that Bound, ManagedPerHour and Managed come from; zero: they are of this one.
+	BoundAt time.Time
 	// Running is the number of pods on nodes, Waiting are those without one.
 	Running int
 	Waiting []Waiting
@@ -51,7 +53,8 @@ type NodeUse struct {
 	Price                                       float64
 	Priced                                      bool
 	Pods                                        int
-	// Requested is what pods on it ask for, Reserved what is kept for pods that are planned there.
+	// Requested is what pods on it ask for, Reserved what is kept for pods that are planned there, also for those that their controllers have yet to create
+	// when a node ends that is replaced.
 	Requested, Reserved, Allocatable corev1.ResourceList
 }
 
@@ -140,6 +143,14 @@ func (c *Cluster) nodes(o *Overview) {
 			Add(n.Reserved, requests)
 		}
 	}
+	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
+		n := cmp.Or(byName[nc.Status.NodeName], launching[nc.Name])
+		for _, p := range c.promised[nc.Name] {
+			for range p.pods {
+				Add(n.Reserved, p.requests)
+			}
+		}
+	}
 	slices.SortFunc(all, func(a, b *NodeUse) int {
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(b.Price, a.Price), cmp.Compare(a.Name, b.Name))
 	})
@@ -175,7 +186,7 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 	reasons := map[string]string{} // by namespace/name
 	s := c.Settings
 	s.Explain, s.Plan.Effort = "", 0
-	r, err := offline.Plan(ctx, c.Plannable(), s)
+	r, err := offline.Plan(ctx, c.withPromises(c.Plannable()), s)
 	other := "it is planned with the next burst"
 	switch {
 	case ctx.Err() != nil:
@@ -217,7 +228,7 @@ func (c *Cluster) waitingPods(ctx context.Context, o *Overview) error {
 			reason = "a DaemonSet's pod waits for capacity on its own node"
 		case c.foreign(pod):
 			reason = fmt.Sprintf("it is placed by scheduler %s, for which nothing is launched", pod.Spec.SchedulerName)
-		case c.unknown(pod.Spec.SchedulerName) && (reason == fits(true) || reason == fits(false)):
+		case unknown(&c.Settings, pod.Spec.SchedulerName) && (reason == fits(true) || reason == fits(false)):
 			reason = "it waits for scheduler " + pod.Spec.SchedulerName + ", which places it"
 		}
 		g := groups[reason]
@@ -248,10 +259,17 @@ func fits(isThere bool) string {
 // mostReason is how long a reason may be in a table. 'dovetail why pod' has all of it.
 const mostReason = 160
 
-// shortReason returns why a pod is refused, each reason once with the pools that have it.
+// notTolerated is the end of the planner's reason for a pool with a taint.
+const notTolerated = "is not tolerated"
+
+// shortReason returns why a pod is refused, each reason once with the pools that have it. Those of pools that are for other pods come last.
 func shortReason(r *offline.Refused) string {
 	text := r.Reason
 	if rows, _ := byReason(r.Pools); len(rows) > 0 {
+		// A taint says that a pool isn't meant for the pod: what the other pools lack comes first.
+		slices.SortStableFunc(rows, func(a, b []string) int {
+			return cmp.Compare(strings.Count(a[1], notTolerated), strings.Count(b[1], notTolerated))
+		})
 		var parts []string
 		for _, row := range rows {
 			parts = append(parts, row[0]+": "+row[1])

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
 
 // A narrow terminal shows prices and what is free, whatever else has to go; a wide one shows everything.
@@ -28,6 +30,9 @@ func TestOverviewWithinAWidth(t *testing.T) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); width > 0 && n > width {
 				t.Errorf("a line has %d columns of %d: %s", n, width, line)
 			}
+		}
+		if n := strings.Count(b.String(), "RESERVED"); n == 1 {
+			t.Errorf("%d columns have RESERVED of one resource:\n%s", width, &b)
 		}
 		text := strings.Join(strings.Fields(b.String()), " ")
 		for _, want := range []string{"$1000.0000/h", "23 % above it", "617.2500", "FREE", "48", "192.0 GiB", "ip-10-0-0-11"} {
@@ -100,6 +105,38 @@ func TestAmountsHaveNoExponent(t *testing.T) {
 	for text, want := range map[string]string{"10360": "10360", "1930m": "1.93", "999500m": "999.5", "0": "0", "100": "100"} {
 		if got := Amount(corev1.ResourceCPU, resource.MustParse(text)); got != want {
 			t.Errorf("%s cores are %s, want %s", text, got, want)
+		}
+	}
+}
+
+// The reason that distinguishes groups of pods comes first: what the pools lack that would take them, not which pools are for others.
+func TestShortReasonBeginsWithWhatIsMissing(t *testing.T) {
+	r := &offline.Refused{Pools: []offline.PoolReason{{Pool: "batch", Reason: "taint batch:NoSchedule is not tolerated"}, {Pool: "general", Reason: "limit of cpu reached: 0 left"},
+		{Pool: "gpu", Reason: "taint gpu:NoSchedule is not tolerated"}, {Pool: "large", Reason: "none of 3 instance types has capacity for it: " + strings.Repeat("cpu 500 requested, ", 10)}}}
+	got := shortReason(r)
+	if !strings.HasPrefix(got, "general: limit of cpu reached: 0 left; large: none of 3") || !strings.HasSuffix(got, " ...") {
+		t.Errorf("it is %q", got)
+	}
+	r.Pools = r.Pools[:3]
+	if got := shortReason(r); got != "general: limit of cpu reached: 0 left; batch: taint batch:NoSchedule is not tolerated; gpu: taint gpu:NoSchedule is not tolerated" {
+		t.Errorf("it is %q", got)
+	}
+}
+
+func TestMessagesAreNotRepeated(t *testing.T) {
+	const long, other = "none of 12 instance types has capacity for it: cpu", "0/3 nodes are available: 3 Insufficient cpu. "
+	for _, tc := range []struct {
+		message, want string
+		above         []string
+	}{
+		{long, long, nil},
+		{long, "the same", []string{"another", long}},
+		{long, "the same", []string{other + long}},
+		{other + long, other + "(the same as above)", []string{long}},
+		{"wait", "wait", []string{"wait"}}, // short
+	} {
+		if got := shortened(tc.message, tc.above); got != tc.want {
+			t.Errorf("%q below %q: %q, want %q", tc.message, tc.above, got, tc.want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +68,8 @@ func wrapped(line string, width int) string {
 const tableGap = 3
 
 // lessNeeded are columns of NodeRows in the order in which a narrow table does without them, by their headings from the left.
-var lessNeeded = []string{"ZONE", "RESERVED", "RESERVED", "CAPACITY", "AGE", "POOL", "PODS", "TYPE", "STATE"}
+// Columns of one heading go together: one RESERVED that is left would seem to be that of the other resource.
+var lessNeeded = []string{"ZONE", "RESERVED", "CAPACITY", "AGE", "POOL", "PODS", "TYPE", "STATE"}
 
 // within returns the table with shorter names and fewer columns, until it has the width.
 func within(rows [][]string, width int) [][]string {
@@ -91,9 +93,10 @@ func within(rows [][]string, width int) [][]string {
 		if wide() <= width {
 			break
 		}
-		col := slices.Index(rows[0], heading)
-		for i := range rows {
-			rows[i] = slices.Delete(rows[i], col, col+1)
+		for col := slices.Index(rows[0], heading); col >= 0; col = slices.Index(rows[0], heading) {
+			for i := range rows {
+				rows[i] = slices.Delete(rows[i], col, col+1)
+			}
 		}
 	}
 	return rows
@@ -134,6 +137,9 @@ func (o *Overview) Money() []string {
 			plural(o.Managed, "node"), dollars(o.ManagedPerHour), dollars(o.Bound), spot, 100*max(o.ManagedPerHour/o.Bound-1, 0)))
 	case len(o.NoBoundFor) > 0:
 		out = append(out, "What the pods would cost at least isn't known, because these types of pools' nodes have no known price: "+few(o.NoBoundFor))
+	}
+	if o.Bound > 0 && !o.BoundAt.IsZero() {
+		out[1] = "At " + o.BoundAt.Format(time.TimeOnly) + ", " + out[1]
 	}
 	waiting := 0
 	for _, w := range o.Waiting {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ const (
 // Kinds returns every kind of answer but those of consolidation.Kind.
 func Kinds() []string {
 	return []string{PodBound, PodEnded, PodEnding, PodGated, PodDaemon, PodForeign, PodReserved, PodFits, PodBuys, PodRefused, PodUnknown,
-		NodeEnding, NodeInterrupted, NodeDisrupted, NodeDrifted, NodeForeign, NodeStarting, NodeUnsaid,
+		NodeEnding, NodeInterrupted, NodeDisrupted, NodeDrifted, NodeForeign, NodeStarting, NodeUnsaid, NodeOutOfDate,
 		PoolReady, PoolEnding, PoolNotReady, PoolPaused, PoolBudget, PoolLimit}
 }
 
@@ -102,7 +103,7 @@ func (c *Cluster) waiting(ctx context.Context, a *Answer, pod *corev1.Pod, messa
 	}
 	s := c.Settings
 	s.Explain = pod.Namespace + "/" + pod.Name
-	r, err := offline.Plan(ctx, c.after, s)
+	r, err := offline.Plan(ctx, c.withPromises(c.after), s)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -118,7 +119,7 @@ func (c *Cluster) waiting(ctx context.Context, a *Answer, pod *corev1.Pod, messa
 	}
 	a.Notes = append(a.Notes, r.Warnings...)
 	if place, ok := whatif.PlaceOf(r, pod.Namespace, pod.Name); ok {
-		c.placed(a, r, place, pod.Spec.SchedulerName, messages)
+		c.placed(a, r, place, pod, messages)
 		return nil
 	}
 	return c.refused(ctx, a, r, pod, messages)
@@ -160,12 +161,12 @@ func (c *Cluster) progress(nc *karpv1.NodeClaim) string {
 var ownSchedulers = map[string]bool{"": true, corev1.DefaultSchedulerName: true, "dovetail-scheduler": true}
 
 // unknown reports whether the configuration isn't known, and a scheduler of that name is neither kube-scheduler nor Dovetail's, as far as names tell.
-func (c *Cluster) unknown(scheduler string) bool {
-	return len(c.Settings.Pools) == 0 && !ownSchedulers[scheduler]
+func unknown(s *offline.Settings, scheduler string) bool {
+	return len(s.Pools) == 0 && !ownSchedulers[scheduler]
 }
 
-// placed describes where a plan puts the pod, which a scheduler of that name places.
-func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, scheduler string, messages []string) {
+// placed describes where a plan puts the pod.
+func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, pod *corev1.Pod, messages []string) {
 	if place.New != nil {
 		a.Kind, a.Summary = PodBuys, "waits for a node that would be bought: "+c.placeText(place)
 		if why := c.heldBack(place.New.Pool); why != "" {
@@ -178,10 +179,11 @@ func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, sched
 		if _, ok := find[*corev1.Node](c.Set, "", place.Existing); !ok {
 			a.Summary = fmt.Sprintf("waits, and fits on NodeClaim %s, whose instance is starting", place.Existing)
 		}
-		if c.unknown(scheduler) {
-			a.Summary = fmt.Sprintf("waits for scheduler %s, which places it: by kube-scheduler's filters it fits on %s", scheduler, place.Existing)
+		if name := pod.Spec.SchedulerName; unknown(&c.Settings, name) {
+			a.Summary = fmt.Sprintf("waits for scheduler %s, which places it: by kube-scheduler's filters it fits on %s", name, place.Existing)
 		}
 	}
+	schedulerRuns(c, a, pod)
 	if r.Explanation != nil {
 		a.section("Why there", r.Explanation.Lines...)
 	}
@@ -229,13 +231,22 @@ func (c *Cluster) refused(ctx context.Context, a *Answer, r *offline.Report, pod
 			}
 		}
 	}
-	fixes, all, err := whatif.Fixes(ctx, c.after, c.Settings, pod, c.Patience)
+	fixes, all, err := whatif.Fixes(ctx, c.withPromises(c.after), c.Settings, pod, c.Patience)
 	if err != nil {
 		return err
 	}
 	var lines []string
+	tolerated := !all // not every change was tried
 	for _, f := range fixes {
-		lines = append(lines, f.What+": "+c.placeText(f.Place))
+		what := f.What
+		if name, ok := strings.CutPrefix(what, "the pod requests less "); ok && f.Place.New != nil {
+			name, _, _ = strings.Cut(name, " ")
+			if most := atMost(why.Pools, f.Place.New.Pool, name); most != "" {
+				what += ", " + most + " at most"
+			}
+		}
+		tolerated = tolerated || strings.HasPrefix(f.What, "the pod tolerates ")
+		lines = append(lines, what+": "+c.placeText(f.Place))
 	}
 	title := "Any one of these alone would do"
 	if len(lines) == 1 {
@@ -249,7 +260,11 @@ func (c *Cluster) refused(ctx context.Context, a *Answer, r *offline.Report, pod
 	if !all {
 		a.Notes = append(a.Notes, fmt.Sprintf("not all changes were tried within %s", c.Patience))
 	}
-	a.advise(append(reasons, messages...)...)
+	advice := adviceFor(append(reasons, messages...)...)
+	if !tolerated { // another refusal of that pool would remain
+		advice = withoutTaints(advice)
+	}
+	a.adviseAll(advice)
 	return nil
 }
 
@@ -289,16 +304,38 @@ func unscheduled(pod *corev1.Pod) *corev1.PodCondition {
 // mostReported is how many events are shown.
 const mostReported = 5
 
+// longMessage is how long a message is at least that isn't repeated.
+const longMessage = 40
+
+// shortened shortens a message by what messages above it have said: events and the condition of a pod often carry the same sentence.
+func shortened(message string, above []string) string {
+	for _, a := range above {
+		switch {
+		case len(message) >= longMessage && strings.Contains(a, message):
+			return "the same"
+		case len(a) >= longMessage && strings.Contains(message, a):
+			return strings.Replace(message, a, "(the same as above)", 1)
+		}
+	}
+	return message
+}
+
 // reported shows the last events and the condition of a pod.
 func (c *Cluster) reported(a *Answer, pod *corev1.Pod) {
 	var rows [][]string
+	var said []string
+	report := func(at time.Time, reason, message string) {
+		message = objects.OneLine(message)
+		rows = append(rows, []string{c.ago(at), reason, shortened(message, said)})
+		said = append(said, message)
+	}
 	for _, e := range c.events("Pod", pod) {
 		if len(rows) < mostReported {
-			rows = append(rows, []string{c.ago(e.at), e.Reason, objects.OneLine(e.Message)})
+			report(e.at, e.Reason, e.Message)
 		}
 	}
 	if cond := unscheduled(pod); cond != nil && cond.Message != "" {
-		rows = append(rows, []string{c.ago(cond.LastTransitionTime.Time), cond.Reason, objects.OneLine(cond.Message)})
+		report(cond.LastTransitionTime.Time, cond.Reason, cond.Message)
 	}
 	a.table("Last reported", []string{"AGO", "REASON", "MESSAGE"}, rows)
 }

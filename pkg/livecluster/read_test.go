@@ -140,3 +140,20 @@ func TestRetry(t *testing.T) {
 		t.Error("an object that isn't there was annotated")
 	}
 }
+
+// A Lease that can't be read, or that nobody has had, isn't one that was renewed long ago.
+func TestRenewed(t *testing.T) {
+	const path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
+	s := &server{bodies: map[string]string{
+		path + "led":  `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"led"},"spec":{"holderIdentity":"a","renewTime":"2026-11-27T10:00:00.000000Z"}}`,
+		path + "free": `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"free"},"spec":{}}`}, forbidden: []string{path + "secret"}}
+	r := readerOf(t, s)
+	if at, ok := r.Renewed(t.Context(), "kube-system", "led"); !ok || !at.Equal(time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)) {
+		t.Errorf("it was renewed at %v, %v", at, ok)
+	}
+	for _, name := range []string{"free", "secret", "none"} {
+		if at, ok := r.Renewed(t.Context(), "kube-system", name); ok {
+			t.Errorf("%s was renewed at %v", name, at)
+		}
+	}
+}

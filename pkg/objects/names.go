@@ -81,6 +81,9 @@ const (
 	// AnnotationKept on a NodeClaim is written by consolidation, for people: why the node is not emptied, "Young: the node is new: ...".
 	// Internal.
 	AnnotationKept = "dovetail.sh/kept"
+	// AnnotationKeptSince on a NodeClaim is written by consolidation together with AnnotationKept, for people: when that was, RFC 3339. A reason that
+	// doesn't change isn't written again. Internal.
+	AnnotationKeptSince = "dovetail.sh/kept-since"
 	// AnnotationRollOut on a NodePool is written and read by disruption while nodes of the pool are drifted, and read by the pool status
 	// controller: how far their replacement has come, karpenter.RollOut as JSON. Internal.
 	AnnotationRollOut = "dovetail.sh/roll-out"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -287,11 +288,7 @@ func (p *printer) without(r *Report) {
 	case w.Unpriced > 0:
 		p.printf(", and %s", bought)
 	default:
-		what, diff := "less", w.PerHour-w.InsteadPerHour
-		if diff < 0 {
-			what, diff = "more", -diff
-		}
-		p.printf(", %s, and the cluster costs $%s/h %s", bought, dollars(diff), what)
+		p.printf(", %s, and the cluster costs %s", bought, difference(w.PerHour-w.InsteadPerHour))
 	}
 	if len(w.Lost) > 0 {
 		p.printf("; %s without a controller would be lost: %s", plural(len(w.Lost), "pod"), names(w.Lost))
@@ -300,6 +297,17 @@ func (p *printer) without(r *Report) {
 	for _, why := range w.Against {
 		p.printf("Against it: %s\n", why)
 	}
+}
+
+// difference says in words how much less the cluster costs, in $/h.
+func difference(saved float64) string {
+	switch {
+	case dollars(math.Abs(saved)) == dollars(0):
+		return "as much as now"
+	case saved > 0:
+		return "$" + dollars(saved) + "/h less"
+	}
+	return "$" + dollars(-saved) + "/h more"
 }
 
 // displaced returns the pods that fit nowhere because the nodes are gone: those that ran there, and the others.

@@ -36,6 +36,7 @@ func TestWithoutNamesWhatFitsNowhere(t *testing.T) {
 		want         string
 	}{
 		{name: "all fit", total: 0.2, want: "Without a, at $0.1260/h: 2 pods would have to run elsewhere, nodes for $0.2000/h are bought instead, and the cluster costs $0.0740/h more\n"},
+		{name: "as much", total: 0.126_000_01, want: "Without a, at $0.1260/h: 2 pods would have to run elsewhere, nodes for $0.1260/h are bought instead, and the cluster costs as much as now\n"},
 		{name: "nothing is bought", want: "Without a, at $0.1260/h: 2 pods would have to run elsewhere, no node has to be bought, and the cluster costs $0.1260/h less\n"},
 		{name: "nothing is bought, and the price isn't known", unpriced: 1, want: "Without a, whose price isn't known: 2 pods would have to run elsewhere, and no node has to be bought\n"},
 		{name: "less is bought", now: 0.1, want: "Without a, at $0.1260/h: 2 pods would have to run elsewhere, nodes for $0.1000/h less are bought, and the cluster costs $0.2260/h less\n"},

@@ -28,15 +28,17 @@ type Ending struct {
 	Bought []string `json:"bought,omitempty"`
 }
 
-// EndingOf plans the cluster without a node, and as it is. An error names what is missing.
+// EndingOf plans the cluster without a node, and as it is, as 'dovetail plan --without' does: pods for which nothing is launched don't count. An error names
+// what is missing.
 func EndingOf(ctx context.Context, c *explain.Cluster, name string) (*Ending, error) {
-	set, gone, err := whatif.Without(c.After(), []string{name})
+	plannable := c.Plannable()
+	set, gone, err := whatif.Without(plannable, []string{name})
 	if err != nil {
 		return nil, err
 	}
 	s := c.Settings
 	s.Explain = ""
-	now, err := offline.Plan(ctx, c.After(), s)
+	now, err := offline.Plan(ctx, plannable, s)
 	if err != nil {
 		return nil, fmt.Errorf("planning for the cluster as it is: %w", err)
 	}

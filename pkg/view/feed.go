@@ -38,11 +38,11 @@ type Feed struct {
 	interval time.Duration
 	clock    clock.Clock
 	process  string // Head.Process of all models
+	// wanted holds a token if somebody has opened the page or asked for something since the last look.
+	wanted chan struct{}
 	// planning holds one token: plans on the latest cluster are made one at a time.
 	planning chan struct{}
-	// longest is how long the longest look has taken that read the cluster; 0: none has. patience is how long the next look may take because those
-	// before it were given up; 0: none was. Only Run's goroutine uses both.
-	longest, patience time.Duration
+	lookTimes
 
 	mu      sync.Mutex
 	latest  *Model // never changed, only replaced; nil: nothing was read yet
@@ -52,10 +52,17 @@ type Feed struct {
 	changed chan struct{} // closed when latest is replaced
 }
 
+// lookTimes is how long looks have taken. Only Run's goroutine uses it.
+type lookTimes struct {
+	// longest is how long the longest look has taken that read the cluster; 0: none has. patience is how long the next look may take because those
+	// before it were given up; 0: none was.
+	longest, patience time.Duration
+}
+
 // NewFeed returns a feed that looks at the cluster every interval, and less often if looks take longer than a tenth of that (mostOfTime). It does
 // nothing until Run.
 func NewFeed(look Look, interval time.Duration, c clock.Clock) *Feed {
-	return &Feed{look: look, interval: interval, clock: c, process: rand.Text(), planning: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &Feed{look: look, interval: interval, clock: c, process: rand.Text(), wanted: make(chan struct{}, 1), planning: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // Latest returns the latest model, which must not be changed, and a channel that is closed when there is another; nil: nothing was read yet.
@@ -63,6 +70,36 @@ func (f *Feed) Latest() (*Model, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.latest, f.changed
+}
+
+// Want asks for a look soon, because somebody looks at the page. It never waits.
+func (f *Feed) Want() {
+	select {
+	case f.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// rest waits for a pause. If a look is wanted it waits only as long as the last one has taken, and no shorter than the interval. It
+// returns false if ctx has ended.
+func (f *Feed) rest(ctx context.Context, pause, took time.Duration) bool {
+	end := f.clock.NewTimer(pause)
+	defer end.Stop()
+	soonest := f.clock.NewTimer(min(pause, max(f.interval, took)))
+	defer soonest.Stop()
+	var wanted <-chan struct{} // not before soonest
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-end.C():
+			return true
+		case <-soonest.C():
+			wanted = f.wanted
+		case <-wanted:
+			return true
+		}
+	}
 }
 
 // Run looks until ctx ends. bound: it also works out what the pods would cost at least.
@@ -73,11 +110,16 @@ func (f *Feed) Run(ctx context.Context, bound bool) {
 	bounds <- time.Time{}
 	for {
 		start := f.clock.Now()
+		select {
+		case <-f.wanted: // this look answers it
+		default:
+		}
 		c, o, err := f.once(ctx)
+		took := f.clock.Since(start)
 		pause := f.interval
 		// A look that was given up is as much work for the API server as one that was answered.
 		if c != nil || errors.Is(err, errNoAnswer) {
-			pause = max(pause, min(mostOfTime*f.clock.Since(start), longestPause))
+			pause = max(pause, min(mostOfTime*took, longestPause))
 		}
 		if bound && c != nil {
 			select {
@@ -95,10 +137,8 @@ func (f *Feed) Run(ctx context.Context, bound bool) {
 			default:
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !f.rest(ctx, pause, took) {
 			return
-		case <-f.clock.After(pause):
 		}
 	}
 }
@@ -153,6 +193,7 @@ func (f *Feed) once(ctx context.Context) (*explain.Cluster, *explain.Overview, e
 		return nil, nil, ctx.Err()
 	case err == nil:
 		next, f.cluster = ModelOf(c, o, notes), c
+		next.Head.ReadAt = millis(f.clock.Now())
 		if f.latest != nil {
 			next.History = f.latest.History
 		}
@@ -168,7 +209,7 @@ func (f *Feed) once(ctx context.Context) (*explain.Cluster, *explain.Overview, e
 		next.Head.Problem = err.Error()
 		c = nil
 	}
-	next.Head.Process = f.process
+	next.Head.Process, next.Head.Interval = f.process, f.interval.Milliseconds()
 	f.publish(next)
 	return c, o, err
 }
@@ -186,6 +227,7 @@ func (f *Feed) addBound(ctx context.Context, c *explain.Cluster, o *explain.Over
 		return
 	}
 	copied := *o
+	copied.BoundAt = c.Now
 	err := c.AddBound(ctx, &copied)
 	f.planned()
 	f.mu.Lock()
@@ -205,6 +247,9 @@ func (f *Feed) putBound(m *Model) {
 		b = &explain.Overview{}
 	}
 	m.Head.Bound, m.Head.Managed, m.Head.ManagedPerHour = b.Bound, b.Managed, b.ManagedPerHour
+	if m.Head.BoundAt = millis(b.BoundAt); m.Head.BoundAt == m.Head.At {
+		m.Head.BoundAt = 0
+	}
 }
 
 // plan waits until no other plan is made; planned must follow. An error means that ctx has ended.

@@ -26,13 +26,18 @@ type Model struct {
 type Head struct {
 	// Process is random, and the same while one 'dovetail view' runs. A page that another one has served is loaded again.
 	Process string `json:"process"`
-	// At is when the cluster was looked at.
-	At int64 `json:"at"`
+	// At is when the cluster was looked at, ReadAt when 'dovetail view' had read it: another time if what it reads is a file. Interval is how often it looks
+	// if nothing prevents it.
+	At       int64 `json:"at"`
+	ReadAt   int64 `json:"readAt"`
+	Interval int64 `json:"interval"`
 	// PerHour is what the nodes cost, without Unpriced nodes.
 	PerHour  float64 `json:"perHour"`
 	Unpriced int     `json:"unpriced"`
-	// Bound is what the pods of Managed nodes cost at least, ManagedPerHour what these nodes cost; 0: not known.
+	// Bound is what the pods of Managed nodes cost at least, ManagedPerHour what these nodes cost; 0: not known. BoundAt is when the look was that they
+	// come from; 0: they are of this one.
 	Bound          float64 `json:"bound"`
+	BoundAt        int64   `json:"boundAt"`
 	Managed        int     `json:"managed"`
 	ManagedPerHour float64 `json:"managedPerHour"`
 	// NodeCount is the number of nodes, Running of pods with a node and WaitingPods of those without one.
@@ -77,7 +82,7 @@ type Bar struct {
 	Total    int64 `json:"total"`
 	Bound    int64 `json:"bound"`    // pods on it, without those of DaemonSets
 	Daemons  int64 `json:"daemons"`  // pods of DaemonSets on it
-	Reserved int64 `json:"reserved"` // pods that are planned there
+	Reserved int64 `json:"reserved"` // pods that are planned there, also those of a node that is being replaced
 	Kept     int64 `json:"kept"`     // for pods of DaemonSets that are still to come
 	Free     int64 `json:"free"`
 }

@@ -98,11 +98,14 @@ func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) updates(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
+	s.feed.Want()
 	var sent *Model
 	for {
 		model, changed := s.feed.Latest()
 		if model != nil && model != sent {
-			text, err := json.Marshal(Diff(sent, model))
+			u := Diff(sent, model)
+			u.Now = millis(s.feed.clock.Now())
+			text, err := json.Marshal(u)
 			if err != nil {
 				return
 			}
@@ -142,6 +145,7 @@ func (s *Server) ending(w http.ResponseWriter, r *http.Request) {
 // answer writes what of returns as JSON; an error, which is about what was asked, as {"error": "..."} with status 422.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, of func(*explain.Cluster) (any, error)) {
 	var value any
+	s.feed.Want()
 	err := s.feed.ask(r.Context(), func(c *explain.Cluster) (err error) {
 		value, err = of(c)
 		return err

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/explain"
@@ -165,6 +166,88 @@ func TestUpdates(t *testing.T) {
 	_, _, _ = f.once(t.Context())
 	if u := next(); u.Head.Problem != "" || u.Head.Since != 0 || strings.Join(u.Gone, " ") != "c" {
 		t.Errorf("at the end comes %+v", u)
+	}
+}
+
+// What is sent says how old it is, also to a page that is opened long after it was read.
+func TestUpdatesSayHowOldTheyAre(t *testing.T) {
+	read := time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)
+	clock := clocktesting.NewFakeClock(read)
+	f := NewFeed(func(context.Context) (*explain.Cluster, []string, error) { return clusterOf(node("a")), nil, nil }, 2*time.Second, clock)
+	_, _, _ = f.once(t.Context())
+	clock.Step(25 * time.Second)
+	line, err := bufio.NewReader(ask(t, "GET", serverOf(t, f).URL+"/updates", "").Body).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var u Update
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &u); err != nil {
+		t.Fatal(err)
+	}
+	if u.Head.ReadAt != read.UnixMilli() || u.Now-u.Head.ReadAt != 25_000 || u.Head.Interval != 2000 {
+		t.Errorf("read at %d, sent at %d, interval %d", u.Head.ReadAt, u.Now, u.Head.Interval)
+	}
+}
+
+// Somebody who opens the page or clicks needn't wait for the end of a long pause; but looks never take more than half of the time for that.
+func TestLookWhenSomebodyLooks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opened time.Duration   // when the page is opened first
+		often  bool            // and every second from then on
+		takes  time.Duration   // a look
+		want   []time.Duration // the first looks
+	}{
+		"nobody":            {opened: time.Hour, takes: 2 * time.Second, want: []time.Duration{0, 22 * time.Second, 44 * time.Second}},
+		"in a pause":        {opened: 10 * time.Second, takes: 2 * time.Second, want: []time.Duration{0, 10 * time.Second, 32 * time.Second}},
+		"soon after a look": {opened: 2500 * time.Millisecond, takes: 2 * time.Second, want: []time.Duration{0, 4 * time.Second, 26 * time.Second}},
+		"during a look":     {opened: time.Second, takes: 2 * time.Second, want: []time.Duration{0, 4 * time.Second, 26 * time.Second}},
+		"all the time":      {opened: time.Second, often: true, takes: 3 * time.Second, want: []time.Duration{0, 6 * time.Second, 12 * time.Second, 18 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var at []time.Duration
+				begun := time.Now()
+				ctx, stop := context.WithCancel(t.Context())
+				f := NewFeed(func(ctx context.Context) (*explain.Cluster, []string, error) {
+					if at = append(at, time.Since(begun)); len(at) == len(tc.want) {
+						stop()
+					}
+					select {
+					case <-time.After(tc.takes):
+					case <-ctx.Done():
+					}
+					return clusterOf(node("a")), nil, ctx.Err()
+				}, time.Second, clock.RealClock{})
+				go func() {
+					for i := 0; ctx.Err() == nil && (i == 0 || tc.often); i++ {
+						select {
+						case <-time.After(map[bool]time.Duration{true: tc.opened, false: time.Second}[i == 0]):
+							f.Want()
+						case <-ctx.Done():
+						}
+					}
+				}()
+				f.Run(ctx, false)
+				if !slices.Equal(at, tc.want) {
+					t.Errorf("it looks at %v, want %v", at, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// The server tells the feed that somebody looks.
+func TestPageAndClickAskForALook(t *testing.T) {
+	f := feedOf(func() (*explain.Cluster, error) { return clusterOf(node("a")), nil })
+	_, _, _ = f.once(t.Context())
+	h := serverOf(t, f)
+	for _, path := range []string{"/updates", "/why?node=a", "/ending?node=a"} {
+		_, _ = bufio.NewReader(ask(t, "GET", h.URL+path, "").Body).ReadString('\n')
+		select {
+		case <-f.wanted:
+		default:
+			t.Errorf("%s doesn't ask for a look", path)
+		}
 	}
 }
 
@@ -376,9 +459,9 @@ func TestBoundThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.mu.Lock()
-	f.bound = &explain.Overview{Bound: 0.5, Managed: 3, ManagedPerHour: 0.6}
+	f.bound = &explain.Overview{BoundAt: now.Add(-time.Minute), Bound: 0.5, Managed: 3, ManagedPerHour: 0.6}
 	f.mu.Unlock()
-	if _, _, _ = f.once(t.Context()); f.latest.Head.Bound != 0.5 {
+	if _, _, _ = f.once(t.Context()); f.latest.Head.Bound != 0.5 || f.latest.Head.BoundAt != now.Add(-time.Minute).UnixMilli() {
 		t.Fatalf("the bound isn't shown: %+v", f.latest.Head)
 	}
 	_, changed := f.Latest()

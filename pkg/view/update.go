@@ -15,7 +15,9 @@ const mostPoints = 720
 // Update is what a browser must change to show a model.
 type Update struct {
 	// Whole: Nodes, Timeline and History are everything, and what the browser had is void.
-	Whole bool   `json:"whole"`
+	Whole bool `json:"whole"`
+	// Now is when it is sent: the browser's clock may be another one.
+	Now   int64  `json:"now"`
 	Head  Head   `json:"head"`
 	Nodes []Node `json:"nodes,omitempty"` // those that are new or have changed
 	// Gone names nodes that aren't there any more.

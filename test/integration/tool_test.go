@@ -71,16 +71,10 @@ func TestToolOnALiveCluster(t *testing.T) {
 	run("top --as nobody", 1, "listing nodes: you may not list them")
 
 	run("retry", 0, "nothing was changed")
-	run("retry nodepool default --dry-run", 0, "would set annotation dovetail.sh/retry")
+	run("retry nodepool default", 0, "NodePool default: its launches are not paused: nothing was changed")
 	if got := e.poolNamed("default").Annotations["dovetail.sh/retry"]; got != "" {
-		t.Errorf("a dry run has set the annotation to %q", got)
+		t.Errorf("the annotation of a pool that isn't paused is %q", got)
 	}
-	out := run("retry nodepool default", 0, "NodePool default: set annotation dovetail.sh/retry to \"", "it was not set", "not paused")
-	got := e.poolNamed("default").Annotations["dovetail.sh/retry"]
-	if got == "" || !strings.Contains(out, got) {
-		t.Errorf("the annotation is %q after:\n%s", got, out)
-	}
-	run("retry nodepool/default", 0, "it was \""+got+"\"")
 	run("retry nodepool none", 1, "NodePool none: there is none of that name")
 	run("retry --as nobody", 1, "nodepools: you may not list them")
 	run("retry nodepool default --as nobody", 1, "NodePool default: you may not get it")
@@ -92,7 +86,16 @@ func TestToolOnALiveCluster(t *testing.T) {
 	if err := e.api.Status().Patch(e.ctx, &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "paused"}}, client.RawPatch(types.MergePatchType, paused)); err != nil {
 		t.Fatal(err)
 	}
-	run("retry", 0, "NodePool paused: set annotation", "paused so far: launches are paused since noon")
+	run("retry nodepool paused --dry-run", 0, "would set annotation dovetail.sh/retry")
+	if got := e.poolNamed("paused").Annotations["dovetail.sh/retry"]; got != "" {
+		t.Errorf("a dry run has set the annotation to %q", got)
+	}
+	out := run("retry nodepool/paused", 0, "NodePool paused: set annotation dovetail.sh/retry to \"", "it was not set")
+	got := e.poolNamed("paused").Annotations["dovetail.sh/retry"]
+	if got == "" || !strings.Contains(out, got) {
+		t.Errorf("the annotation is %q after:\n%s", got, out)
+	}
+	run("retry", 0, "NodePool paused: set annotation", "it was \""+got+"\"", "paused so far: launches are paused since noon")
 	run("why nodepool paused", 0, "has paused launches: launches are paused since noon", "To do: mend the cause; then: dovetail retry")
 }
 

@@ -113,7 +113,7 @@ func (k *Kept) planned() string {
 	case Dearer:
 		return fmt.Sprintf("its pods would cost $%.4f/h elsewhere, and it costs $%.4f/h", k.Cheapest, k.Price) + k.because()
 	case NotWorth:
-		return fmt.Sprintf("emptying it would save $%.4f/h, too little for $%.4f that it costs to move its pods", k.Saves, k.Cost)
+		return fmt.Sprintf("emptying it would save $%.4f/h, which doesn't pay within %d minutes for the $%.4f that it costs to move its pods", k.Saves, int(longest.Minutes()), k.Cost)
 	case Unbalanced:
 		return fmt.Sprintf("emptying it has a score of %.2f, and the policy Balanced needs %.2f", k.Score, k.Threshold)
 	case Paying:

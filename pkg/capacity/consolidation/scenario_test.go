@@ -130,7 +130,7 @@ func TestReasonsForKeepingNodes(t *testing.T) {
 		"no policy":   {func(w *world, _ *Candidate, _ *Policy) { w.options.Pools = map[string]Policy{} }, Disabled, "the pool has consolidation disabled"},
 		"no capacity": {func(w *world, _ *Candidate, _ *Policy) { w.view.Nodes[1].Closed = true; w.view.Pools[0].Unready = "no" }, Full, "there is no other place for pod default/x-1"},
 		"dearer":      {func(w *world, _ *Candidate, _ *Policy) { w.view.Nodes[1].Closed = true }, Dearer, "its pods would cost $0.0800/h elsewhere, and it costs $0.0800/h"},
-		"worthless":   {func(_ *world, c *Candidate, p *Policy) { c.Price, p.RestartCost = 0.0001, 10*time.Minute }, NotWorth, "emptying it would save $0.0001/h, too little for $0.0022 that it costs to move its pods"},
+		"worthless":   {func(_ *world, c *Candidate, p *Policy) { c.Price, p.RestartCost = 0.0001, 10*time.Minute }, NotWorth, "emptying it would save $0.0001/h, which doesn't pay within 40 minutes for the $0.0022 that it costs to move its pods"},
 		"paying":      {func(_ *world, _ *Candidate, p *Policy) { p.RestartCost = 10 * time.Minute }, Paying, "emptying it would save $0.0800/h; $0.0000 of $0.0044 have accrued that it costs to move its pods"},
 		"filters": {func(w *world, c *Candidate, _ *Policy) {
 			w.options.Prices.Forbidden = []capacity.Forbidden{{Class: class.Key, Node: "node-1"}, {Class: class.Key, Pool: "default"}}

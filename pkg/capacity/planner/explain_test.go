@@ -62,7 +62,7 @@ func TestExplain(t *testing.T) {
 		}, want: `
 			it fits nowhere
 			3 of the nodes that are there don't take it: 2 about to be removed or not registered in time, 1 with too little cpu
-			pool default: none of 12 instance types has capacity for it: cpu 100 requested, 15900m at most
+			pool default: none of 12 instance types has capacity for it: cpu 100 requested, 15.9 at most
 			`},
 		{name: "spread, affinity and preferences", pod: "web-1", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 3, asking("web", "cpu=1800m", withSpread(capacity.LabelZone), preferring(capacity.LabelZone, "nowhere"), away("db", capacity.LabelZone)),
@@ -81,7 +81,7 @@ func TestExplain(t *testing.T) {
 		}, want: `
 			it fits nowhere
 			1 of the nodes that are there don't take it: 1 with too little cpu
-			pool default: none of 12 instance types has capacity for it: cpu 100 requested, 15900m at most
+			pool default: none of 12 instance types has capacity for it: cpu 100 requested, 15.9 at most
 			`},
 		{name: "a pod that isn't in the demand", pod: "other", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 1, asking("web", "cpu=1"))

@@ -59,7 +59,7 @@ func TestPlanOfPlainPods(t *testing.T) {
 			default on-demand r.2 : map[db:1]
 			`},
 		{name: "nothing is large enough", view: func(t *testing.T) *capacity.View { return viewOf(t, 2, asking("web", "cpu=64")) }, want: `
-			refused 2 web: default: none of 12 instance types has capacity for it: cpu 64 requested, 15900m at most
+			refused 2 web: default: none of 12 instance types has capacity for it: cpu 64 requested, 15.9 at most
 			`},
 		{name: "unschedulable nodes get nothing", view: func(t *testing.T) *capacity.View {
 			n := testNode("n1", "a", 2, 8)

@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -196,7 +197,25 @@ func (r *run) termReason(p *catalog.PoolOffers, req capacity.Requirement, candid
 	if more {
 		left = " left"
 	}
-	return fmt.Sprintf("none of %d instance types%s has %s", r.countTypes(candidates), left, req)
+	there := ""
+	if req.Key == corev1.LabelTopologyZone {
+		there = r.zonesOf(candidates)
+	}
+	return fmt.Sprintf("none of %d instance types%s has %s%s", r.countTypes(candidates), left, req, there)
+}
+
+// zonesOf names the zones of candidates: a zone that there isn't is often a mistake in its name.
+func (r *run) zonesOf(candidates []int) string {
+	zones := map[string]bool{}
+	for _, b := range candidates {
+		if zone, ok := r.catalog.Label(b, corev1.LabelTopologyZone); ok {
+			zones[zone] = true
+		}
+	}
+	if len(zones) == 0 {
+		return ""
+	}
+	return " (possible: " + strings.Join(slices.Sorted(maps.Keys(zones)), ", ") + ")"
 }
 
 func (r *run) countTypes(candidates []int) int {
@@ -243,7 +262,7 @@ func (r *run) byRoom(u *podBatch, candidates []int) (left []int, reason string) 
 	var parts []string
 	for d, n := range u.need {
 		if n > most[d] {
-			parts = append(parts, fmt.Sprintf("%s requested, %s at most", r.dims.Text(d, n), r.dims.Amount(d, most[d])))
+			parts = append(parts, fmt.Sprintf("%s requested, %s at most", r.dims.Text(d, n), r.dims.AmountLike(d, most[d], n)))
 		}
 	}
 	if len(parts) == 0 {

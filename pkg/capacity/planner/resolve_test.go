@@ -46,7 +46,7 @@ func TestResolve(t *testing.T) {
 			r.MinValues = 2
 			p.Requirements = p.Requirements.And(r)
 		}, why: "minValues: only 1 of 2 values of karpenter.k8s.aws/instance-family are possible", retry: true},
-		{name: "too much", requests: capacity.Resources{"cpu": 64000}, why: "none of 12 instance types has capacity for it: cpu 64 requested, 15900m at most"},
+		{name: "too much", requests: capacity.Resources{"cpu": 64000}, why: "none of 12 instance types has capacity for it: cpu 64 requested, 15.9 at most"},
 		{name: "no such type", pool: func(p *capacity.Pool) {
 			p.Requirements = p.Requirements.And(capacity.ValueIn(corev1.LabelInstanceTypeStable, "z.1"))
 		},

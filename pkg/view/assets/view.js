@@ -38,8 +38,14 @@ const clock = (ms) => new Date(ms).toLocaleTimeString();
 const cores = (m) => String(Number((m / 1000).toPrecision(3)));
 const gib = (b) => (b / 2 ** 30).toFixed(1);
 
+// old is how long ago the cluster was read that is shown.
+const old = () => head && head.at ? Date.now() - head.arrived : 0;
+
+// stale says that what is shown isn't current: on a large cluster or a busy machine looks are further apart.
+const stale = () => lostSince || (head && head.problem) || old() > Math.max(3 * (head ? head.interval : 0), 10000);
+
 // now is the cluster's time, going on while no update comes.
-const now = () => head && head.at ? head.at + (Date.now() - head.arrived) : Date.now();
+const now = () => head && head.at ? head.at + old() : Date.now();
 
 function apply(u) {
   if (u.whole) {
@@ -47,8 +53,8 @@ function apply(u) {
     timeline = u.timeline || [];
     history = u.history || [];
   }
-  // What was read at the same time is as old as it was: the cluster can't be read, or the bound has come later.
-  u.head.arrived = head && head.at === u.head.at ? head.arrived : Date.now();
+  // What is sent may have been read a while ago: the page was just opened, the cluster can't be read, or the bound has come later.
+  u.head.arrived = Date.now() - (u.now - u.head.readAt);
   head = u.head;
   for (const n of u.nodes || []) nodes.set(n.name, n);
   for (const name of u.gone || []) nodes.delete(name);
@@ -66,7 +72,7 @@ function drawHead() {
   put("unpriced", head.unpriced ? `the prices of ${head.unpriced} are unknown` : "");
   put("bound", head.bound ? dollars(head.bound) : "-");
   const above = head.bound ? 100 * Math.max(head.managedPerHour / head.bound - 1, 0) : 0;
-  put("above", head.bound ? `nodes of pools: ${dollars(head.managedPerHour)}, ${above.toFixed(0)} % above it` : "not known yet");
+  put("above", head.bound ? `${head.boundAt ? "at " + clock(head.boundAt) + " " : ""}nodes of pools: ${dollars(head.managedPerHour)}, ${above.toFixed(0)} % above it` : "not known yet");
   put("nodeCount", String(head.nodeCount));
   put("running", String(head.running));
   put("waitingPods", String(head.waitingPods));
@@ -78,15 +84,17 @@ function drawHead() {
 
 // drawState says whether what is shown is current.
 function drawState() {
-  let text = "", state = head && head.at ? `live, read at ${clock(head.at)}` : "Reading the cluster ...";
+  const read = head && head.at ? `read ${age(old())} ago, at ${clock(head.arrived)}` : "";
+  let text = "", state = !read ? "Reading the cluster ..." : stale() ? read : "live, " + read;
   if (lostSince) {
-    text = `Connection lost since ${clock(lostSince)}: 'dovetail view' doesn't answer. It is tried again.`;
-    state = "not live";
+    text = `Connection lost since ${clock(lostSince)}: 'dovetail view' doesn't answer. It is tried again.` + (read ? ` What follows was ${read}.` : "");
+    state = "not live" + (read ? ", " + read : "");
   } else if (head && head.problem) {
-    text = `Connection lost since ${clock(head.since)}: the cluster can't be read (${head.problem}). It is tried again.` + (head.at ? " What follows is old." : "");
-    state = "not live";
+    text = `Connection lost since ${clock(head.since)}: the cluster can't be read (${head.problem}). It is tried again.` + (read ? ` What follows was ${read}.` : "");
+    state = "not live" + (read ? ", " + read : "");
   }
   put("state", state);
+  $("state").classList.toggle("warn", read !== "" && Boolean(stale()));
   put("banner", text);
   $("banner").hidden = text === "";
 }
@@ -164,6 +172,8 @@ function arrange() {
   put("nodesTitle", shown.length === nodes.size ? `Nodes (${nodes.size})` : `Nodes (${shown.length} of ${nodes.size})`);
   const states = new Map();
   for (const n of nodes.values()) if (n.state !== "Ready") states.set(n.state, (states.get(n.state) || 0) + 1);
+  $("none").hidden = shown.length > 0 || nodes.size === 0;
+  put("none", `No node matches "${$("filter").value.trim()}": the words must all be in its name, pool, type, zone, capacity type or state.`);
   put("states", [...states].sort((a, b) => b[1] - a[1]).map(([s, c]) => `${c} ${s}`).join(", ") || "all Ready");
   $("space").style.height = shown.length * rowHeight + "px";
   $("nodes").classList.toggle("short", shown.length <= 12);
@@ -211,7 +221,7 @@ function rowOf(n) {
     use(n.cpu, cores, ""), use(n.memory, gib, " GiB"));
   e.setAttribute("role", "option");
   e.id = "node-" + n.name;
-  e.title = n.name;
+  e.title = n.zone ? n.name + ", " + n.zone : n.name; // a narrow page has no column for the zone
   e.addEventListener("click", () => { selected = n.name; drawRows(); openNode(n.name); });
   return e;
 }
@@ -236,7 +246,8 @@ function use(bar, write, unit) {
 
 // tick writes what changes with time alone.
 function tick(r) {
-  const n = r.node, took = now() - n.created;
+  // How far a node is that boots isn't known since the last look, so that it isn't late either.
+  const n = r.node, took = (n.boot.stage && stale() ? head.at : now()) - n.created;
   const a = r.element.querySelector(".age"), text = n.created ? age(took) : "-";
   if (a.textContent !== text) a.textContent = text;
   if (!n.boot.stage) return;
@@ -342,6 +353,12 @@ function answer(a) {
   return out;
 }
 
+// difference writes what is saved per hour.
+function difference(saved) {
+  if (Math.abs(saved) < 0.00005) return "as much as now";
+  return saved > 0 ? dollars(saved) + "/h less" : dollars(-saved) + "/h more";
+}
+
 // ending shows what would happen without a node.
 function ending(e) {
   if (e.error) return [make("p", "warn", e.error)];
@@ -349,7 +366,7 @@ function ending(e) {
   const homeless = e.refused && e.refused.length;
   const lines = [`${e.moved} of its pods would have to run elsewhere`];
   if (homeless) lines.push("pods would have no node, so that nothing is saved");
-  else if (e.priced) lines.push(`the node costs ${dollars(e.perHour)}/h, ${dollars(more)}/h would be bought in addition: ${saved >= 0 ? dollars(saved) + "/h less" : dollars(-saved) + "/h more"} in all`);
+  else if (e.priced) lines.push(`the node costs ${dollars(e.perHour)}/h, ${dollars(more)}/h would be bought in addition: ${difference(saved)} in all`);
   else lines.push(`${dollars(more)}/h would be bought in addition; what the node costs isn't known`);
   const out = [make("ul", "", null, ...lines.map((l) => make("li", "", l)))];
   const list = (title, all) => { if (all && all.length) out.push(make("h3", "", title), make("ul", "", null, ...all.map((l) => make("li", "", l)))); };
@@ -387,5 +404,5 @@ $("sort").addEventListener("change", () => { $("nodes").scrollTop = 0; arrange()
 $("close").addEventListener("click", closePanel);
 document.addEventListener("keydown", (e) => { if (e.key === "Escape" && !$("panel").hidden) closePanel(); });
 window.addEventListener("resize", drawRows);
-setInterval(() => { for (const r of rows.values()) tick(r); }, 1000);
+setInterval(() => { for (const r of rows.values()) tick(r); drawState(); }, 1000);
 connect();

@@ -2,8 +2,10 @@ package catalog
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -106,3 +108,25 @@ func (d *Dims) Amount(i int, v int64) string {
 }
 
 func (d *Dims) Text(i int, v int64) string { return d.Name(i) + " " + d.Amount(i, v) }
+
+// AmountLike formats an amount of a dimension in the unit in which another amount of it is written, rounded down to hundredths: "191.45" cores beside
+// "500", not "191450m".
+func (d *Dims) AmountLike(i int, v, other int64) string {
+	if i >= len(d.Resources) || v == 0 {
+		return d.Amount(i, v)
+	}
+	name := d.Resources[i]
+	scale := float64(scaleOf(d.Amount(i, other)))
+	if scale == 0 || scaleOf(d.Amount(i, v)) == scaleOf(d.Amount(i, other)) {
+		return d.Amount(i, v)
+	}
+	q := capacity.Resources{name: v}.List()[name]
+	suffix := strings.TrimLeft(d.Amount(i, other), "0123456789.")
+	in := math.Floor(q.AsApproximateFloat64()*1000/scale*100+1e-6) / 100
+	return strconv.FormatFloat(in, 'f', -1, 64) + suffix
+}
+
+// scaleOf returns the unit of a written quantity, in thousandths; 0: it isn't one of those that amounts of pods are written in.
+func scaleOf(text string) int64 {
+	return map[string]int64{"m": 1, "": 1000, "Ki": 1000 << 10, "Mi": 1000 << 20, "Gi": 1000 << 30, "Ti": 1000 << 40}[strings.TrimLeft(text, "0123456789.")]
+}
