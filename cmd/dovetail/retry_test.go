@@ -21,20 +21,28 @@ func TestRetryOfWhatIsNotPaused(t *testing.T) {
 	}
 	pools := map[string]string{"calm": pool("calm", ""), "paused": pool("paused", ","+paused)}
 	var patched []string
+	answer := func(w http.ResponseWriter, body string) {
+		if _, err := io.WriteString(w, body); err != nil {
+			t.Error(err)
+		}
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, one := strings.CutPrefix(r.URL.Path, "/apis/karpenter.sh/v1/nodepools/")
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case r.URL.Path == "/apis/karpenter.sh/v1/nodepools":
-			fmt.Fprintf(w, `{"apiVersion":"karpenter.sh/v1","kind":"NodePoolList","metadata":{},"items":[%s,%s]}`, pools["calm"], pools["paused"])
+			answer(w, `{"apiVersion":"karpenter.sh/v1","kind":"NodePoolList","metadata":{},"items":[`+pools["calm"]+`,`+pools["paused"]+`]}`)
 		case one && pools[name] != "":
 			if r.Method == http.MethodPatch {
-				body, _ := io.ReadAll(r.Body)
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
 				patched = append(patched, name)
-				fmt.Fprint(w, string(body))
+				answer(w, string(body))
 				return
 			}
-			fmt.Fprint(w, pools[name])
+			answer(w, pools[name])
 		default:
 			http.NotFound(w, r)
 		}
