@@ -67,8 +67,8 @@ func TestToolOnALiveCluster(t *testing.T) {
 	run("top", 0, "1 node: $", "Their pods cost at least $", "2 pods with a node, 1 without", node)
 	run("plan --from-cluster --without "+node, 3, "Without "+node, "pods would have to run elsewhere", "default/gpu-0")
 
-	// Users with fewer rights get an error that names what they may not list.
-	run("top --as nobody", 1, "listing nodes: you may not list them")
+	// Users with fewer rights get one error that names everything they may not list.
+	run("top --as nobody", 1, "listing ", "nodes", "nodepools", "you may not list them, and nothing can be said without them")
 
 	run("retry", 0, "nothing was changed")
 	run("retry nodepool default", 0, "NodePool default: its launches are not paused: nothing was changed")
