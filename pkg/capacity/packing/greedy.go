@@ -70,9 +70,9 @@ func (s *state) repeats(p *Problem, b int, c pattern) int {
 // greedy repeatedly buys the candidate whose pattern is worth most per dollar, as often as what is left fills that pattern. Towards the end it
 // buys smaller candidates by itself, since too little is left to fill large ones.
 type greedy struct {
-	k        *kinds
-	knapsack *knapsack
-	// effortLevel is how candidates are filled while the knapsack's work is below until; after that, the lowest level is used.
+	k          *kinds
+	workBudget *workBudget
+	// effortLevel is how candidates are filled while the work spent is below until; after that, the lowest level is used.
 	effortLevel effortLevel
 	until       int
 	// hope is the most that a candidate's pattern may be worth per dollar, from the last time the candidate was filled. It stays an upper bound,
@@ -80,8 +80,12 @@ type greedy struct {
 	hope []float64
 }
 
-func newGreedy(k *kinds, knapsack *knapsack, how effortLevel, until int) *greedy {
-	return &greedy{k: k, knapsack: knapsack, effortLevel: how, until: until, hope: make([]float64, len(k.p.Candidates))}
+// worthFilling: a candidate is filled only if it may be worth this fraction more per dollar than the best one so far. Values come from a linear
+// program, in which many candidates are worth just what they cost: looking for the best of these takes most of the work and gains nothing.
+const worthFilling = 0.003
+
+func newGreedy(k *kinds, w *workBudget, how effortLevel, until int) *greedy {
+	return &greedy{k: k, workBudget: w, effortLevel: how, until: until, hope: make([]float64, len(k.p.Candidates))}
 }
 
 // run completes the packing. value is the value of a piece in dollars, by kind.
@@ -96,14 +100,14 @@ func (g *greedy) run(s *state, value []float64) {
 	for b := range order {
 		order[b] = b
 	}
-	g.knapsack.work += 20 * (len(order) + len(s.left))
+	g.workBudget.knapsack.work += 20 * (len(order) + len(s.left))
 	for s.remaining() > 0 {
 		g.sort(order)
-		g.knapsack.work += 2 * len(order)
+		g.workBudget.knapsack.work += 2 * len(order)
 		var best buy
 		ratio := 0.0
 		for _, b := range order {
-			if g.hope[b] <= ratio || g.hope[b] == 0 {
+			if g.hope[b] <= ratio*(1+worthFilling) || g.hope[b] == 0 {
 				break
 			}
 			if s.affordable(g.k.p, b, 1) == 0 {
@@ -111,10 +115,10 @@ func (g *greedy) run(s *state, value []float64) {
 				continue
 			}
 			how := g.effortLevel
-			if g.knapsack.work > g.until {
+			if g.workBudget.spent() > g.until {
 				how = effortLevels[0]
 			}
-			c, worth, bound := g.knapsack.fill(b, s.left, value, how)
+			c, worth, bound := g.workBudget.knapsack.fill(b, s.left, value, how)
 			price := math.Max(g.k.p.Candidates[b].Price, 1e-9)
 			g.hope[b] = bound / price
 			if len(c) == 0 {

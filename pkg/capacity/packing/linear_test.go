@@ -3,6 +3,7 @@ package packing
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -122,4 +123,67 @@ func TestCoveringProgram(t *testing.T) {
 			t.Fatalf("program %d: costs %v, multipliers say %v", seed, lp.value(), value)
 		}
 	}
+}
+
+// The multipliers are changed with each pivot, and the inverse is computed anew now and then. Both must be what they are by definition, or plans
+// would get dearer without anybody noticing.
+func TestCoveringProgramIsExact(t *testing.T) {
+	for seed := range uint64(20) {
+		d := rand.New(rand.NewPCG(seed, 3))
+		m := 40 + d.IntN(60)
+		need := make([]float64, m)
+		var start []column
+		for r := range need {
+			need[r] = float64(1 + d.IntN(50))
+			start = append(start, column{rows: []int32{int32(r)}, vals: []float64{1 + float64(d.IntN(4))}, price: 5 + float64(d.IntN(20))})
+		}
+		lp := newCoveringLP(need, start)
+		pivots := 0
+		for range 6 {
+			for range 60 {
+				col := column{price: 1 + 20*d.Float64()}
+				for _, r := range d.Perm(m)[:2+d.IntN(5)] {
+					col.rows, col.vals = append(col.rows, int32(r)), append(col.vals, float64(1+d.IntN(6)))
+				}
+				lp.add(col)
+			}
+			lp.multipliers()
+			for id, ok := lp.entering(); ok && lp.pivot(id); id, ok = lp.entering() {
+				pivots++
+			}
+			changed := slices.Clone(lp.duals)
+			if lp.multipliers(); !sameNumbers(changed, lp.duals) {
+				t.Fatalf("program %d: the multipliers are %v after %d pivots, and should be %v", seed, changed, pivots, lp.duals)
+			}
+			for r := range m {
+				row := make([]float64, m) // row r of the inverse times the basis
+				for j, id := range lp.basis {
+					if id < 0 {
+						row[j] = -lp.inv[r*m-1-id]
+						continue
+					}
+					for k, i := range lp.cols[id].rows {
+						row[j] += lp.inv[r*m+int(i)] * lp.cols[id].vals[k]
+					}
+				}
+				want := make([]float64, m)
+				want[r] = 1
+				if !sameNumbers(row, want) {
+					t.Fatalf("program %d: row %d of the inverse is wrong after %d pivots: times the basis it is %v", seed, r, pivots, row)
+				}
+			}
+		}
+		if pivots < 100 {
+			t.Fatalf("program %d took %d pivots only: the inverse was never computed anew", seed, pivots)
+		}
+	}
+}
+
+func sameNumbers(a, b []float64) bool {
+	for i := range a {
+		if math.Abs(a[i]-b[i]) > 1e-6*(1+math.Abs(b[i])) {
+			return false
+		}
+	}
+	return true
 }

@@ -48,7 +48,7 @@ func Pack(p *Problem, effort int) *Result {
 			break
 		}
 		s := k.newState()
-		newGreedy(k, w.knapsack, effortLevels[0], 0).run(s, value)
+		newGreedy(k, w, effortLevels[0], 0).run(s, value)
 		for _, b := range s.buys {
 			g.add(b.candidate, b.c)
 		}
@@ -67,7 +67,7 @@ func Pack(p *Problem, effort int) *Result {
 		centre := prog.multipliers()
 		for w.left() > 0 {
 			before := best.cost
-			g.improve(prog, centre, w.left()*7/10)
+			g.improve(prog, centre, w.left()*5/10)
 			best = prog.mix(w, best, append(values, centre), []float64{0.6, 0.3, 0}, 2, w.spent()+w.left()/2)
 			best = k.recreate(w, g, best, values)
 			if best.cost >= before*(1-worthwhile) {
@@ -98,7 +98,7 @@ func (p *program) mix(w *workBudget, best *state, values [][]float64, ups []floa
 			first = false
 			s := k.newState()
 			p.whole(s, up)
-			newGreedy(k, w.knapsack, effortLevels[level], until).run(s, value)
+			newGreedy(k, w, effortLevels[level], until).run(s, value)
 			for _, b := range s.buys {
 				p.g.add(b.candidate, b.c)
 			}

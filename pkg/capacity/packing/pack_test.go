@@ -330,3 +330,29 @@ func BenchmarkPack(b *testing.B) {
 		}
 	}
 }
+
+// Two candidates that can't hold each other's pieces gain nothing from being packed again together.
+func TestCandidatesThatAreUndoneBelongTogether(t *testing.T) {
+	p := &Problem{}
+	for zone := range 2 {
+		own := NewBits(2)
+		own.Set(zone)
+		p.Candidates = append(p.Candidates, Candidate{Room: []int64{4}, Price: 1})
+		p.Items = append(p.Items, Item{Need: []int64{3}, Count: 50, Candidates: own})
+	}
+	k := newKinds(p)
+	s, value, chance := k.apart(), []float64{0.75, 0.75}, rand.New(rand.NewPCG(1, 1))
+	several, together := 0, 0
+	for range 1000 {
+		switch out := s.pick(k, value, chance); {
+		case out[0]+out[1] < 2:
+		case out[0] == 0 || out[1] == 0:
+			several, together = several+1, together+1
+		default:
+			several++
+		}
+	}
+	if several < 800 || together < several*9/10 {
+		t.Errorf("of %d choices of several candidates %d are of one zone", several, together)
+	}
+}

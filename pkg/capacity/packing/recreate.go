@@ -22,7 +22,7 @@ func (k *kinds) recreate(w *workBudget, g *generator, s *state, values [][]float
 			return s
 		}
 		trial := perturbed(values[round%len(values)], chance, round)
-		newGreedy(k, w.knapsack, effortLevels[1+round%2], w.end).run(next, trial)
+		newGreedy(k, w, effortLevels[1+round%2], w.end).run(next, trial)
 		vain++
 		if next.better(s) {
 			s, vain = next, 0
@@ -50,32 +50,63 @@ func perturbed(value []float64, chance *rand.Rand, round int) []float64 {
 }
 
 // pick chooses candidates to undo and returns how many of each buy. The less a candidate's pattern is worth per dollar, the likelier it is chosen.
+// After the first, those are likelier that have pieces to exchange with the first: candidates of other zones, say, can't become one with it.
 func (s *state) pick(k *kinds, value []float64, chance *rand.Rand) []int {
-	weights := make([]float64, len(s.buys))
-	sum, candidates := 0.0, 0
+	weights, candidates := make([]float64, len(s.buys)), 0
 	for i, b := range s.buys {
-		worth := 0.0
-		for _, sh := range b.c {
-			worth += value[sh.Item] * float64(sh.Count)
-		}
-		waste := 1 - worth/max(k.p.Candidates[b.candidate].Price, 1e-9)
+		waste := 1 - b.c.worth(value)/max(k.p.Candidates[b.candidate].Price, 1e-9)
 		weights[i] = max(waste, 0.02)
-		sum += weights[i] * float64(b.times)
 		candidates += b.times
 	}
 	out := make([]int, len(s.buys))
-	for range min(2+chance.IntN(9), candidates) {
-		at := chance.Float64() * sum
-		for i := range weights {
-			w := weights[i] * float64(s.buys[i].times-out[i])
-			if at -= w; at < 0 && w > 0 {
-				out[i]++
-				sum -= weights[i]
-				break
-			}
-		}
+	first := s.draw(weights, out, chance)
+	if first < 0 {
+		return out
+	}
+	for i := range weights {
+		weights[i] *= 0.02 + k.shared(s.buys[i], s.buys[first], value) + k.shared(s.buys[first], s.buys[i], value)
+	}
+	for range min(1+chance.IntN(9), candidates-1) {
+		s.draw(weights, out, chance)
 	}
 	return out
+}
+
+// draw adds one candidate at random, by the weights of the buys, to those that are chosen, and returns its buy; -1: all are chosen.
+func (s *state) draw(weights []float64, chosen []int, chance *rand.Rand) int {
+	sum := 0.0
+	for i, w := range weights {
+		sum += w * float64(s.buys[i].times-chosen[i])
+	}
+	at := chance.Float64() * sum
+	for i := range weights {
+		w := weights[i] * float64(s.buys[i].times-chosen[i])
+		if at -= w; at < 0 && w > 0 {
+			chosen[i]++
+			return i
+		}
+	}
+	return -1
+}
+
+// shared returns the part of what a candidate's pieces are worth that is of kinds which the other candidate may hold, from 0 to 1.
+func (k *kinds) shared(of, with buy, value []float64) float64 {
+	part := 0.0
+	for _, sh := range of.c {
+		if k.kinds[sh.Item].candidates.Has(with.candidate) {
+			part += value[sh.Item] * float64(sh.Count)
+		}
+	}
+	return part / max(of.c.worth(value), 1e-9)
+}
+
+// worth returns the sum of the values of the pattern's pieces.
+func (c pattern) worth(value []float64) float64 {
+	sum := 0.0
+	for _, sh := range c {
+		sum += value[sh.Item] * float64(sh.Count)
+	}
+	return sum
 }
 
 // without returns the packing without that many candidates of each buy, or nil if nothing is undone.

@@ -2,6 +2,7 @@ package packing
 
 import (
 	"math"
+	"slices"
 )
 
 // column is a sparse column of a covering program.
@@ -26,6 +27,7 @@ type coveringLP struct {
 	x       []float64 // value of each column of the basis
 	duals   []float64
 	enter   []float64
+	some    []int // positions of the numbers in the pivot row that aren't zero
 	work    int
 	since   int // pivots since the inverse was last computed from scratch
 	at      int // column where entering continues
@@ -114,10 +116,7 @@ func (c *coveringLP) entering() (id int, ok bool) {
 				continue
 			}
 			col := &c.cols[j]
-			r := col.price
-			for k, row := range col.rows {
-				r -= c.duals[row] * col.vals[k]
-			}
+			r := c.reducedCost(col)
 			if scale := math.Max(1e-9, col.price); r < best*scale {
 				best, id, ok = r/scale, j, true
 			}
@@ -135,17 +134,29 @@ func (c *coveringLP) entering() (id int, ok bool) {
 	return id, ok
 }
 
+// reducedCost returns what a column costs more than it is worth under the multipliers.
+func (c *coveringLP) reducedCost(col *column) float64 {
+	r := col.price
+	for k, row := range col.rows {
+		r -= c.duals[row] * col.vals[k]
+	}
+	return r
+}
+
 // pivot brings a column into the basis. It returns false if the numbers don't allow it.
 func (c *coveringLP) pivot(id int) bool {
 	m, w := c.m, c.enter
 	clear(w)
+	over := 0.0 // what the column costs more than it is worth
 	if id < 0 {
 		k := -1 - id
+		over = c.duals[k]
 		for r := range w {
 			w[r] = -c.inv[r*m+k]
 		}
 	} else {
 		col := &c.cols[id]
+		over = c.reducedCost(col)
 		for r := range w {
 			row := c.inv[r*m : r*m+m]
 			v := 0.0
@@ -154,6 +165,7 @@ func (c *coveringLP) pivot(id int) bool {
 			}
 			w[r] = v
 		}
+		c.work += m * len(col.rows) / 2
 	}
 	out, theta := -1, math.Inf(1)
 	for r, v := range w {
@@ -188,80 +200,105 @@ func (c *coveringLP) pivot(id int) bool {
 	for k := range pr {
 		pr[k] *= f
 	}
-	for r, g := range w {
-		if r == out || g == 0 {
-			continue
-		}
-		row := c.inv[r*m : r*m+m]
-		for k, v := range pr {
-			row[k] -= g * v
-		}
-	}
-	c.work += m * m / 2
+	c.eliminate(c.inv, pr, w, out)
 	if c.since++; c.since >= 100 {
 		c.refresh()
+		c.multipliers()
+		return true
 	}
-	c.multipliers()
+	for k, v := range pr {
+		c.duals[k] += over * v
+	}
 	return true
 }
 
-// refresh computes the inverse from scratch, by Gauss-Jordan elimination with partial pivoting.
+// eliminate subtracts the pivot row from each row of a matrix but one, as often as the row's factor says. As long as few columns have been in
+// the basis, most numbers of the pivot row are zero.
+func (c *coveringLP) eliminate(matrix, pivot, factors []float64, except int) {
+	m := c.m
+	c.some = c.some[:0]
+	for k, v := range pivot {
+		if v != 0 {
+			c.some = append(c.some, k)
+		}
+	}
+	few, rows := len(c.some) < m/2, 0
+	for r, g := range factors {
+		if r == except || g == 0 {
+			continue
+		}
+		rows++
+		row := matrix[r*m : r*m+m]
+		if few {
+			for _, k := range c.some {
+				row[k] -= g * pivot[k]
+			}
+			continue
+		}
+		for k, v := range pivot {
+			row[k] -= g * v
+		}
+	}
+	if few {
+		c.work += rows*len(c.some) + 2*m
+	} else {
+		c.work += rows*m/2 + 2*m
+	}
+}
+
+// refresh computes the inverse from scratch, by Gauss-Jordan elimination with partial pivoting, columns with the fewest numbers first.
 func (c *coveringLP) refresh() {
 	c.since = 0
 	m := c.m
 	a := make([]float64, m*m)
+	order, numbers := make([]int, m), make([]int, m)
 	for j, id := range c.basis {
+		order[j], numbers[j] = j, 1
 		if id < 0 {
 			a[(-1-id)*m+j] = -1
 			continue
 		}
+		numbers[j] = len(c.cols[id].rows)
 		for k, r := range c.cols[id].rows {
 			a[int(r)*m+j] = c.cols[id].vals[k]
 		}
 	}
+	slices.SortStableFunc(order, func(i, j int) int { return numbers[i] - numbers[j] })
 	inv := make([]float64, m*m)
 	for r := range m {
 		inv[r*m+r] = 1
 	}
-	for j := range m {
-		p := j
-		for r := j + 1; r < m; r++ {
-			if math.Abs(a[r*m+j]) > math.Abs(a[p*m+j]) {
+	rowOf, taken, factors := make([]int, m), make([]bool, m), make([]float64, m)
+	for _, j := range order {
+		p := -1
+		for r := range m {
+			factors[r] = a[r*m+j]
+			if !taken[r] && (p < 0 || math.Abs(factors[r]) > math.Abs(factors[p])) {
 				p = r
 			}
 		}
-		if math.Abs(a[p*m+j]) < 1e-13 {
+		f := factors[p]
+		if math.Abs(f) < 1e-13 {
 			return // keep the old one
 		}
-		if p != j {
-			for k := range m {
-				a[p*m+k], a[j*m+k] = a[j*m+k], a[p*m+k]
-				inv[p*m+k], inv[j*m+k] = inv[j*m+k], inv[p*m+k]
-			}
-		}
-		f := 1 / a[j*m+j]
-		ja, ji := a[j*m:j*m+m], inv[j*m:j*m+m]
+		rowOf[j], taken[p] = p, true
+		ap, ip := a[p*m:p*m+m], inv[p*m:p*m+m]
 		for k := range m {
-			ja[k] *= f
-			ji[k] *= f
+			ap[k] /= f
+			ip[k] /= f
 		}
-		for r := range m {
-			if g := a[r*m+j]; r != j && g != 0 {
-				ra, ri := a[r*m:r*m+m], inv[r*m:r*m+m]
-				for k := range m {
-					ra[k] -= g * ja[k]
-					ri[k] -= g * ji[k]
-				}
-			}
-		}
+		c.work += 2 * m
+		c.eliminate(a, ap, factors, p)
+		c.eliminate(inv, ip, factors, p)
 	}
-	c.work += m * m * m
-	c.inv = inv
-	for r := range m {
+	for j, p := range rowOf {
+		row := c.inv[j*m : j*m+m]
+		copy(row, inv[p*m:p*m+m])
 		v := 0.0
-		for k, w := range inv[r*m : r*m+m] {
+		for k, w := range row {
 			v += w * c.need[k]
 		}
-		c.x[r] = math.Max(0, v)
+		c.x[j] = math.Max(0, v)
 	}
+	c.work += m * m
 }

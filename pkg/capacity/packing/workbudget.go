@@ -23,7 +23,7 @@ func newWorkBudget(k *kinds, effort int) *workBudget {
 	for i := range k.kinds {
 		w.end += fastWorkPerThing * k.kinds[i].count
 	}
-	w.end = max(w.end, perEffort*effort)
+	w.end += perEffort * effort
 	return w
 }
 
