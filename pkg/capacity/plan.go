@@ -24,7 +24,7 @@ type Options struct {
 	RelaxMinValues bool
 	// Effort is a deterministic measure of how much work may be spent on a cheaper plan (0: the fast path only). It is not time, so that
 	// the same view gives the same plan; the caller converts its time budget. An effort of 1 is work that takes about a
-	// microsecond. 50,000 suits pods that can wait for 50 ms, 1,000,000 leaves little to gain.
+	// microsecond. 100,000 suits pods that can wait for a tenth of a second, 1,000,000 leaves little to gain.
 	Effort int
 	// Forbidden are placements that the real filters have refused before: they are not proposed again.
 	Forbidden []Forbidden

@@ -15,9 +15,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/filterrefusals"
 )
 
-// DefaultEffort is how much work the planner spends on a cheaper plan for each burst, in the units of capacity.Options: some tens of
-// milliseconds of its goroutine.
-const DefaultEffort = 50_000
+// DefaultEffort is how much work the planner spends on a cheaper plan for each burst, in the units of capacity.Options: a tenth of a
+// second of its goroutine, and less for a few pods.
+const DefaultEffort = 100_000
 
 // Scene is a view of the cluster with what the verification of a plan needs besides.
 type Scene struct {
