@@ -258,7 +258,7 @@ func (l *Ledger) TickPods(now time.Time) (more bool) {
 		l.recallAllUnknown()
 	}
 	var due []*pod // usually few: one pass over the pods finds those of all time limits, in pieces that take a millisecond or two
-	more = l.everyPod.Next(20_000, func(p *pod) bool {
+	more = l.everyPod.Next(5_000, func(p *pod) bool {
 		if !p.removed && l.due(p, now) {
 			due = append(due, p)
 		}
@@ -289,7 +289,7 @@ func (l *Ledger) due(p *pod, now time.Time) bool {
 
 // TickClasses is the part of Tick that is about classes. more: it has not looked at all of them yet.
 func (l *Ledger) TickClasses(now time.Time) (more bool) {
-	return l.everyClass.Next(20_000, func(c *class) bool {
+	return l.everyClass.Next(5_000, func(c *class) bool {
 		if c.gone {
 			return false
 		}
