@@ -33,7 +33,7 @@ type usedNodes struct {
 func newUsedNodes(b *testing.B, n int, shape func(*corev1.Pod)) *usedNodes {
 	b.Helper()
 	r := newRig(b)
-	u := &usedNodes{stage: r.burst(offered(b), 0, shape), pods: map[types.UID]*corev1.Pod{}, nodes: map[string]*corev1.Node{}}
+	u := &usedNodes{stage: r.burst(offered(b), 0, 20, shape), pods: map[types.UID]*corev1.Pod{}, nodes: map[string]*corev1.Node{}}
 	logger := klog.FromContext(r.ctx)
 	for i := range n {
 		name := fmt.Sprintf("node-%d", i)

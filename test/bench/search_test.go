@@ -23,7 +23,7 @@ func BenchmarkFindPool(b *testing.B) {
 		b.Run(fmt.Sprintf("%d pools, %d other pods", bc.pools, bc.others), func(b *testing.B) {
 			r := newRig(b)
 			r.fullNodes(5000)
-			s := r.burst(offered(b), bc.others, func(*corev1.Pod) {})
+			s := r.burst(offered(b), bc.others, 20, func(*corev1.Pod) {})
 			s.demand = slices.DeleteFunc(s.demand, func(d capacity.Demand) bool { return len(d.Pods) == 0 })
 			p := r.pod("picky", "500m", func(*corev1.Pod) {})
 			class := r.class(p)
