@@ -29,7 +29,7 @@
 # make chart    packages the charts into bin/; make manifests renders manifests/ from charts/dovetail
 # make release-check  holds version, charts, changelog and .goreleaser.yaml against each other, and builds the tool for Linux, macOS and
 #               Windows into bin/release; make release-notes prints the changelog's section
-# make tool     builds bin/dovetail: why, top, view, plan, retry, catalog, version
+# make tool     builds bin/dovetail: why, top, view, plan, retry, catalog, settings, version
 # make build    builds that, bin/dovetail-scheduler and the binaries of the demo
 #
 # You need Go, make and a C compiler. The first run compiles Kubernetes: with two cores expect ten minutes for
@@ -233,7 +233,7 @@ scalein:
 
 # The browser is driven from a module of its own.
 browser:
-	$(say) 'browser: ten minutes, most of it for 2,000 nodes, with half a minute between two looks'
+	$(say) 'browser: about a minute, and some more where Chromium has to be installed'
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
 	@go build -ldflags '$(LDFLAGS)' -o bin/dovetail ./cmd/dovetail
 	@mkdir -p bin/browser

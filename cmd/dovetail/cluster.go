@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	ec2nc "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
@@ -151,6 +152,9 @@ func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manif
 	}
 	settings.Unread = snapshot.Unread
 	out.Cluster = explain.New(set, settings, out.prices, now, f.patience)
+	for _, file := range f.existing {
+		out.Source = strings.TrimSpace(out.Source + " --existing " + file)
+	}
 	if out.Evictions, err = newEvictions(set); err != nil {
 		return nil, fmt.Errorf("reading PodDisruptionBudgets: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // arguments of Coscheduling
+	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/aws"
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
@@ -55,6 +56,13 @@ func readConfig(file string) (*schedulerConfig, error) {
 
 // parseConfig is readConfig for the text of a file.
 func parseConfig(raw []byte) (*schedulerConfig, error) {
+	var object any
+	if err := yaml.Unmarshal(raw, &object); err != nil {
+		return nil, err
+	}
+	if _, ok := object.(map[string]any); !ok {
+		return nil, errors.New("it is not a Kubernetes object")
+	}
 	decoded, gvk, err := scheme.Codecs.UniversalDecoder().Decode(raw, nil, nil) // with defaults
 	if runtime.IsNotRegisteredError(err) {
 		return nil, errors.New("it is not a KubeSchedulerConfiguration of a version that the scheduler knows")

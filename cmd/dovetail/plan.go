@@ -139,6 +139,9 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		warn(cmd, set.Warnings)
 	} else {
+		if report.Pods == 0 {
+			report.Warnings = append(report.Warnings, "there are no pods to plan for in the input")
+		}
 		warn(cmd, report.Warnings)
 	}
 	if errors.Is(err, offline.ErrNoPool) {
@@ -185,14 +188,13 @@ func (f *planFlags) check(given func(string) bool) error {
 		return fmt.Errorf("--budget %s: must not be negative", f.budget)
 	case f.memoryOverhead < 0 || f.memoryOverhead >= 1:
 		return fmt.Errorf("--vm-memory-overhead-percent %v: must be between 0 and 1", f.memoryOverhead)
+	case f.catalog == "" && !f.fromCluster && len(f.without) == 0 && len(f.pools) == 0:
+		return errNoCatalog
 	}
 	return nil
 }
 
 func (f *planFlags) readCatalog(sizes aws.OfflineConfig) (*aws.Offline, error) {
-	if f.catalog == "" {
-		return nil, errNoCatalog
-	}
 	sizes.Zones = f.zones
 	region, zones := "", []string(nil)
 	if region = regionOf(f.zones); region != "" {

@@ -19,9 +19,6 @@ import (
 
 // runOnCluster plans on a live cluster, or on one that was written to a file.
 func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
-	if !f.fromCluster && len(f.without) == 0 && len(f.pools) == 0 && f.catalog == "" {
-		return errNoCatalog
-	}
 	flags := newClusterFlags()
 	flags.kube, flags.existing, flags.config, flags.zones, flags.memoryOverhead = f.kube, f.existing, f.config, f.zones, f.memoryOverhead
 	flags.catalog = cmp.Or(f.catalog, builtinCatalog)
@@ -80,7 +77,7 @@ func (f *planFlags) runOnCluster(cmd *cobra.Command) error {
 	return nil
 }
 
-// poolsIn returns an error that names a file of --pool in which there is no pool and no class, or something else: then it was probably meant for -f.
+// poolsIn returns an error that names a file of --pool in which there is no pool and no class, or a pod: then it was probably meant for -f.
 func poolsIn(files []string) error {
 	for _, file := range files {
 		if file == "-" {
@@ -91,8 +88,8 @@ func poolsIn(files []string) error {
 			return err
 		}
 		pools := len(manifest.All[*karpv1.NodePool](set)) + len(manifest.All[*ec2nc.EC2NodeClass](set)) + len(manifest.All[*legacy.Provisioner](set)) + len(manifest.All[*legacy.AWSNodeTemplate](set))
-		if pods := len(manifest.All[*corev1.Pod](set)); pools == 0 || pods > 0 {
-			return fmt.Errorf("--pool %s: it has %d pods, and %d NodePools and EC2NodeClasses: --pool is for the latter, -f for the former", file, pods, pools)
+		if pods := len(set.Pods()); pools == 0 || pods > 0 {
+			return fmt.Errorf("--pool %s: number of pods: %d, of NodePools and EC2NodeClasses: %d; --pool is for the latter, -f for the former", file, pods, pools)
 		}
 	}
 	return nil

@@ -38,6 +38,8 @@ type Cluster struct {
 	Lease *Lease
 	// Patience is how long to look for what alone would help a pod.
 	Patience time.Duration
+	// Source are the flags with which 'dovetail plan' reads the same files; empty: it is a live cluster.
+	Source string
 
 	after    *manifest.Set // once what is being launched is up
 	bookings map[types.UID]whatif.Booking

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,7 +130,7 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 			a.adviseKept(k.Kind)
 			return
 		}
-		a.section("What to do", "dovetail plan --from-cluster --without "+n.Name+" shows what would be bought without it")
+		a.section("What to do", "dovetail plan "+cmp.Or(c.Source, "--from-cluster")+" --without "+n.Name+" shows what would be bought without it")
 	}
 }
 

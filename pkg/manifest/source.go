@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -212,7 +213,10 @@ func itemsOf(at Source, raw []byte, of head) ([]document, error) {
 		Items json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(raw, &list); err != nil {
-		err = json.Unmarshal(raw, &list.head) // the same error, about fewer types
+		err = json.Unmarshal(raw, &list.head) // the same error, without the field head
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+			err = fmt.Errorf("%s is of type %s", cmp.Or(wrong.Field, "it"), wrong.Value)
+		}
 		return nil, fmt.Errorf("%s: this is not a Kubernetes object: %w", at, err)
 	}
 	d := document{Source: at, head: list.head, raw: raw}

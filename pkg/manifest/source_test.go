@@ -56,9 +56,9 @@ func TestSplit(t *testing.T) {
 			"x: document 3: yaml: line 5: did not find expected ',' or ']'"}},
 		{"a key twice", "apiVersion: v1\nkind: Namespace\nkind: Pod\n", []string{`x: document 1: yaml: unmarshal errors:`, `  line 3: key "kind" already set in map`}},
 		{"no object", "- a\n---\n{kind: Pod}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: 1}}", []string{
-			"x: document 1: this is not a Kubernetes object: json: cannot unmarshal array into Go value of type manifest.head",
+			"x: document 1: this is not a Kubernetes object: it is of type array",
 			"x: document 2: this is not a Kubernetes object: apiVersion and kind are required",
-			"x: document 3: this is not a Kubernetes object: json: cannot unmarshal number into Go struct field .metadata.name of type string"}},
+			"x: document 3: this is not a Kubernetes object: metadata.name is of type number"}},
 		{"items that are none", "{apiVersion: v1, kind: List, items: {}}", []string{"x: document 1: List: items: json: cannot unmarshal object into Go value of type []json.RawMessage"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

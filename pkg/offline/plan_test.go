@@ -254,6 +254,30 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 	}
 }
 
+// With nodes that exist, the bound is about the new nodes for those pods that get one: other pods on the existing nodes might leave cheaper ones to buy. Here the
+// small pod takes the existing node, and the big one needs a new one of $0.4; the other way round it would be $0.2.
+func TestBoundBesideExistingNodes(t *testing.T) {
+	const node = "{apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {allocatable: {cpu: 8, memory: 32Gi, pods: 50}, conditions: [{type: Ready, status: 'True'}]}}\n---\n"
+	big := deployment("big", 1, "cpu: 7", "")
+	for _, tc := range []struct{ name, text, want string }{
+		{"no node exists", class + pool("general", "") + big, "No plan for these pods costs less than $0.4000/h (linear program): this one is at most 0.0 % above that"},
+		{"one exists", class + pool("general", "") + node + deployment("small", 1, "cpu: 3", "") + "---" + big,
+			"No new nodes for the pods that get one cost less than $0.4000/h (linear program): these are at most 0.0 % above that; with other pods on existing nodes, less may be enough"},
+	} {
+		r, err := Plan(t.Context(), set(t, tc.text), settings(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := r.Table(&b, false); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), tc.want+"\n") {
+			t.Errorf("%s: want %q in\n%s", tc.name, tc.want, b.String())
+		}
+	}
+}
+
 // withoutHash makes the name of a Deployment's pod readable: the part between the first and the last dash is a hash.
 func withoutHash(line string) string {
 	before, rest, ok := strings.Cut(line, "refused ")

@@ -223,8 +223,11 @@ func (p *printer) sum(r *Report, wide bool) {
 		p.printf("%s for scheduler %s, for which nothing is launched\n", waitFor(e.Pods), e.Scheduler)
 	}
 	if r.LowerBoundPerHour > 0 {
-		p.printf("No plan for these pods costs less than $%s/h (linear program): this one is at most %.1f %% above that\n",
-			dollars(r.LowerBoundPerHour), 100*(r.TotalPerHour/r.LowerBoundPerHour-1))
+		format := "No plan for these pods costs less than $%s/h (linear program): this one is at most %.1f %% above that\n"
+		if r.nodesExist {
+			format = "No new nodes for the pods that get one cost less than $%s/h (linear program): these are at most %.1f %% above that; with other pods on existing nodes, less may be enough\n"
+		}
+		p.printf(format, dollars(r.LowerBoundPerHour), 100*(r.TotalPerHour/r.LowerBoundPerHour-1))
 	}
 	if r.Verified {
 		p.printf("Planned in %.0f ms, verified by the scheduler's filters in %.0f ms\n", r.PlanMillis, r.VerifyMillis)
@@ -271,12 +274,14 @@ func (p *printer) without(r *Report) {
 		bought = fmt.Sprintf("nodes for $%s/h less are bought", dollars(-w.InsteadPerHour))
 	}
 	elsewhere := plural(w.Moved, "pod") + " would have to run elsewhere"
-	switch cost := strings.Join(w.Nodes, ", "); {
+	cost := "at $" + dollars(w.PerHour) + "/h"
+	switch {
+	case w.Unpriced > 0 && w.Unpriced < len(w.Nodes):
+		cost += fmt.Sprintf(" and %d whose %s known", w.Unpriced, agrees(w.Unpriced, "price isn't", "prices aren't"))
 	case w.Unpriced > 0:
-		p.printf("Without %s, whose price isn't known: %s", cost, elsewhere)
-	default:
-		p.printf("Without %s, at $%s/h: %s", cost, dollars(w.PerHour), elsewhere)
+		cost = fmt.Sprintf("whose %s known", agrees(w.Unpriced, "price isn't", "prices aren't"))
 	}
+	p.printf("Without %s, %s: %s", strings.Join(w.Nodes, ", "), cost, elsewhere)
 	switch {
 	case len(w.Refused) > 0:
 		if len(moved) > 0 {

@@ -27,7 +27,7 @@ type Report struct {
 	Commitments []Commitment `json:"commitments,omitempty"`
 	// BeyondCommitmentsPerHour is TotalPerHour without the nodes that commitments pay for. It is there if there are commitments.
 	BeyondCommitmentsPerHour *float64 `json:"beyondCommitmentsPerHour,omitempty"`
-	// LowerBoundPerHour: no packing of the pods on new nodes costs less; 0: not known.
+	// LowerBoundPerHour: no new nodes for the pods that Nodes has cost less; with other pods on existing nodes, less may be enough. 0: not known.
 	LowerBoundPerHour float64 `json:"lowerBoundPerHour"`
 	PlanMillis        float64 `json:"planMillis"`
 	VerifyMillis      float64 `json:"verifyMillis"`
@@ -48,6 +48,8 @@ type Report struct {
 	ZoneBalance []ZoneBalance `json:"zoneBalance,omitempty"`
 	// Explanation of the pod that was asked about.
 	Explanation *Explanation `json:"explanation,omitempty"`
+
+	nodesExist bool // so that other pods could have been placed on them
 }
 
 // ZoneBalance is where the nodes of a pool that balances zones are, those to launch included.
@@ -207,7 +209,7 @@ type Explanation struct {
 }
 
 func newReport(view *capacity.View, plan *capacity.Plan, refused []Refused) *Report {
-	r := &Report{Nodes: []Node{}, Refused: []Refused{}, TotalPerHour: round(plan.CostPerHour), LowerBoundPerHour: round(plan.LowerBound), ZoneBalance: zoneBalances(view, plan)}
+	r := &Report{Nodes: []Node{}, Refused: []Refused{}, TotalPerHour: round(plan.CostPerHour), LowerBoundPerHour: round(plan.LowerBound), ZoneBalance: zoneBalances(view, plan), nodesExist: len(view.Nodes) > 0}
 	r.commitments(view.Coverage, plan)
 	new, there := map[string]int{}, map[string]int{}
 	for _, n := range plan.Nodes {

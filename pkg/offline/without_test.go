@@ -30,6 +30,7 @@ func TestWithoutNamesWhatFitsNowhere(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name         string
+		nodes        []string // a
 		then, before []Refused
 		total, now   float64
 		unpriced     int
@@ -41,12 +42,18 @@ func TestWithoutNamesWhatFitsNowhere(t *testing.T) {
 		{name: "nothing is bought, and the price isn't known", unpriced: 1, want: "Without a, whose price isn't known: 2 pods would have to run elsewhere, and no node has to be bought\n"},
 		{name: "less is bought", now: 0.1, want: "Without a, at $0.1260/h: 2 pods would have to run elsewhere, nodes for $0.1000/h less are bought, and the cluster costs $0.2260/h less\n"},
 		{name: "one fits nowhere", then: refused("one", "old"), before: refused("old"), want: "Without a, at $0.1260/h: 2 pods would have to run elsewhere; 1 of them fits nowhere: shop/one\n"},
+		{name: "another node has no known price", nodes: []string{"a", "b", "c"}, unpriced: 1,
+			want: "Without a, b, c, at $0.1260/h and 1 whose price isn't known: 2 pods would have to run elsewhere, and no node has to be bought\n"},
+		{name: "no price is known", nodes: []string{"a", "b"}, unpriced: 2, want: "Without a, b, whose prices aren't known: 2 pods would have to run elsewhere, and no node has to be bought\n"},
 		{name: "another fits nowhere", then: refused("one", "two", "third"), unpriced: 1,
 			want: "Without a, whose price isn't known: 2 pods would have to run elsewhere; 2 of them fit nowhere: shop/one, shop/two; 1 pod that would have a node now fits nowhere then: shop/third\n"},
 		{name: "refused before", then: refused("old"), before: refused("old"), want: "Without a, at $0.1260/h: 2 pods would have to run elsewhere, no node has to be bought, and the cluster costs $0.1260/h less\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := &Report{Refused: tc.then, TotalPerHour: tc.total, Without: &Without{Nodes: []string{"a"}, PerHour: 0.126, Unpriced: tc.unpriced, Moved: 2}}
+			if tc.nodes == nil {
+				tc.nodes = []string{"a"}
+			}
+			r := &Report{Refused: tc.then, TotalPerHour: tc.total, Without: &Without{Nodes: tc.nodes, PerHour: 0.126, Unpriced: tc.unpriced, Moved: 2}}
 			r.Without.Compare(r, &Report{Refused: tc.before, TotalPerHour: tc.now}, []PodName{name("one"), name("two")})
 			if diff := cmp.Diff(tc.want, summary(t, r)); diff != "" {
 				t.Errorf("it says (-want +got):\n%s", diff)

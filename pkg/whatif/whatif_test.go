@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -85,5 +86,44 @@ func TestWithout(t *testing.T) {
 	}
 	if _, _, err := Without(set, []string{"nope"}); err == nil || err.Error() != "there is no node nope" {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// A node that is named twice counts once. Pods of the node come after those that wait, which get their nodes before it ends.
+func TestWithoutANodeNamedTwice(t *testing.T) {
+	set := (&manifest.Set{}).With(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}, pod("first", "node", "ReplicaSet"), pod("waits", "", "ReplicaSet"))
+	after, gone, err := Without(set, []string{"node", "node"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(gone.Nodes) != 1 || len(gone.Moved) != 1 {
+		t.Errorf("without nodes %v, moved %v: want one of each", gone.Nodes, gone.Moved)
+	}
+	var order []string
+	for _, p := range manifest.All[*corev1.Pod](after) {
+		order = append(order, p.Name)
+	}
+	if diff := cmp.Diff([]string{"waits", "first"}, order); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+}
+
+// A claim whose instance is starting is called like the node that stands for it until there is one: both are gone.
+func TestWithoutAClaimWithoutANode(t *testing.T) {
+	starting := claim("starting", "", "a")
+	starting.Labels = map[string]string{corev1.LabelInstanceTypeStable: "m1.large", karpv1.NodePoolLabelKey: "general"}
+	starting.Status.ProviderID = "aws:///eu-test-1a/i-0"
+	starting.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+	starting.StatusConditions().SetTrue(karpv1.ConditionTypeLaunched)
+	booked, _ := Booked((&manifest.Set{}).With(starting, claim("other", "", "b"), pod("a", "", "ReplicaSet")), &nodeclass.Kind)
+	after, gone, err := Without(booked, []string{"starting"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claims := manifest.All[*karpv1.NodeClaim](after); len(claims) != 1 || claims[0].Name != "other" {
+		t.Errorf("claims that are left: %v", claims)
+	}
+	if len(gone.Moved) != 1 || len(manifest.All[*corev1.Node](after)) != 0 {
+		t.Errorf("moved %v, nodes that are left %v", gone.Moved, manifest.All[*corev1.Node](after))
 	}
 }

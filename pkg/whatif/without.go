@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -23,16 +24,20 @@ type Gone struct {
 }
 
 // Without returns the cluster without the nodes of these names and their NodeClaims. Pods that a controller would create again wait for a
-// node; pods of DaemonSets, static pods and pods without a controller are gone with their nodes. An error names a node that isn't there.
+// node, after those that wait now: these get theirs before. Pods of DaemonSets, static pods and pods without a controller are gone with their nodes. An error names a node that isn't there.
 func Without(set *manifest.Set, names []string) (*manifest.Set, *Gone, error) {
 	gone := &Gone{}
-	for _, name := range names {
+	for at, name := range names {
+		if slices.Contains(names[:at], name) {
+			continue
+		}
 		i := slices.IndexFunc(manifest.All[*corev1.Node](set), func(n *corev1.Node) bool { return n.Name == name })
 		if i < 0 {
 			return nil, nil, fmt.Errorf("there is no node %s", name)
 		}
 		gone.Nodes = append(gone.Nodes, manifest.All[*corev1.Node](set)[i])
 	}
+	var anew []client.Object
 	after := set.Edit(func(o client.Object) client.Object {
 		switch o := o.(type) {
 		case *corev1.Node:
@@ -40,20 +45,20 @@ func Without(set *manifest.Set, names []string) (*manifest.Set, *Gone, error) {
 				return nil
 			}
 		case *karpv1.NodeClaim:
-			if o.Status.NodeName != "" && slices.Contains(names, o.Status.NodeName) {
+			if slices.Contains(names, cmp.Or(o.Status.NodeName, o.Name)) { // Booked calls the node of a claim that has none yet like the claim
 				return nil
 			}
 		case *corev1.Pod:
 			if slices.Contains(names, o.Spec.NodeName) {
 				if pod := gone.pod(o); pod != nil {
-					return pod
+					anew = append(anew, pod)
 				}
 				return nil
 			}
 		}
 		return o
 	})
-	return after, gone, nil
+	return after.With(anew...), gone, nil
 }
 
 // Counts reports whether new nodes would have to have capacity for a pod without its node: not for DaemonSet, static, ended and terminating pods.

@@ -65,17 +65,17 @@ func main() {
 		defer cancel()
 	}
 	st := newStage(os.Stdout)
-	run := runDemo
+	run, name := runDemo, "demo"
 	if set.sandbox {
-		run = runSandbox
+		run, name = runSandbox, "sandbox"
 	}
 	if err := run(ctx, st, set); err != nil {
 		st.endLine()
 		if interrupted(ctx) {
-			fmt.Fprintln(os.Stderr, "\ndemo: interrupted; everything has ended")
+			fmt.Fprintf(os.Stderr, "\n%s: interrupted; everything has ended\n", name)
 			os.Exit(130)
 		}
-		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
+		fmt.Fprintf(os.Stderr, "\n%s failed: %v\n", name, err)
 		os.Exit(1)
 	}
 }

@@ -32,7 +32,7 @@ func withSystem(ctx context.Context, st *stage, set settings, f func(context.Con
 		}
 		err = errors.Join(err, os.RemoveAll(options.Cluster.Dir))
 	}()
-	st.act("building what is out of date (the first time this compiles Kubernetes: ten minutes with two cores)")
+	st.act("building what is out of date")
 	for _, b := range []cluster.Binary{cluster.ControlPlane, cluster.Scheduler} {
 		if err := build(ctx, st, b); err != nil {
 			return err
@@ -49,7 +49,7 @@ func withSystem(ctx context.Context, st *stage, set settings, f func(context.Con
 		return err
 	}
 	defer system.Stop()
-	st.say("  instances and kubelets are simulated; their boot and shutdown delays are divided by %g (DEMO_SPEED=1 for real ones)", set.speed)
+	st.say("  instances and kubelets are simulated; their boot and shutdown delays, and consolidateAfter of the example pools, are divided by %g (DEMO_SPEED=1 for real ones); the pools' disruption budget is 100%%", set.speed)
 	return f(ctx, system)
 }
 
@@ -159,6 +159,7 @@ func pools(set settings) ([]client.Object, error) {
 // toTry are commands for somebody who has just started the sandbox. make sandbox builds bin/dovetail.
 var toTry = []string{
 	"kubectl apply -f manifests/examples/first-pod/web.yaml",
+	"kubectl get nodeclaims,nodes,pods -o wide",
 	"bin/dovetail view   (a page in your browser)",
 	"bin/dovetail why pod NAME   (or node NAME, or nodepool NAME)",
 }
@@ -171,7 +172,7 @@ func runSandbox(ctx context.Context, st *stage, set settings) error {
 		for _, variable := range system.EC2.AdminEnv() {
 			st.say("  export %s", variable)
 		}
-		st.say("\n  Pods with schedulerName: %s get nodes; all others stay pending, because there is no other scheduler. Logs are in %s. Three things to try in another terminal, with these variables:", sandbox.SchedulerName, system.Dir)
+		st.say("\n  Pods with schedulerName: %s get nodes; all others stay pending, because there is no other scheduler. Logs are in %s. To try in another terminal, with these variables:", sandbox.SchedulerName, system.Dir)
 		for _, line := range toTry {
 			st.say("    %s", line)
 		}

@@ -30,7 +30,7 @@ func TestAPoolsLabelsAndRequirements(t *testing.T) {
 			default on-demand m.4 b: map[web:1]
 		`},
 		{"a label that no type has leaves nothing", world(func(p *capacity.Pool) { p.Labels[corev1.LabelArchStable] = "riscv" }), capacity.Options{}, `
-			refused 1 web: default: its requirements exclude all 16 instance types
+			refused 1 web: default: its requirements exclude all 16 instance types that its node class's images and zones allow
 		`},
 		{"a kind of reservation that nobody has is not made up", world(func(p *capacity.Pool) {
 			p.Requirements = p.Requirements.And(capacity.ValueIn("karpenter.k8s.aws/capacity-reservation-type", "capacity-block"))

@@ -105,8 +105,11 @@ func (r *run) verdict(u *podBatch, p *catalog.PoolOffers) (reason string, retry 
 	if t := a.Tolerates(p.Taints); t != nil {
 		return fmt.Sprintf("taint %s is not tolerated", taintText(t)), false, nil
 	}
-	if len(p.Allowed) == 0 {
-		return fmt.Sprintf("its requirements exclude all %d instance types", len(p.Types)), false, nil
+	if len(p.Types) == 0 {
+		return "the region has no instance type that its node class's images and zones allow", false, nil
+	}
+	if len(p.Allowed) == 0 { // types that the class can't run, such as those with GPUs where no image has their drivers, aren't among Types
+		return fmt.Sprintf("its requirements exclude all %d instance types that its node class's images and zones allow", len(p.Types)), false, nil
 	}
 	var candidates []int
 	for _, v := range p.LabelChoices {

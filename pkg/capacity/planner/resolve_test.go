@@ -50,7 +50,8 @@ func TestResolve(t *testing.T) {
 		{name: "no such type", pool: func(p *capacity.Pool) {
 			p.Requirements = p.Requirements.And(capacity.ValueIn(corev1.LabelInstanceTypeStable, "z.1"))
 		},
-			why: "its requirements exclude all 16 instance types"},
+			why: "its requirements exclude all 16 instance types that its node class's images and zones allow"},
+		{name: "no type in the region", pool: func(p *capacity.Pool) { p.Types = nil }, why: "the region has no instance type that its node class's images and zones allow"},
 		{name: "no such zone", pool: func(p *capacity.Pool) { p.Requirements = p.Requirements.And(capacity.ValueIn(capacity.LabelZone, "z")) },
 			why: "none of 12 instance types is available in the zones and capacity types it allows", retry: true},
 		{name: "a class that isn't ready", pool: func(p *capacity.Pool) { p.Unready = "not resolved yet" }, why: "not resolved yet", retry: true},
