@@ -24,7 +24,8 @@ type Gone struct {
 }
 
 // Without returns the cluster without the nodes of these names and their NodeClaims. Pods that a controller would create again wait for a
-// node, after those that wait now: these get theirs before. Pods of DaemonSets, static pods and pods without a controller are gone with their nodes. An error names a node that isn't there.
+// node, after those that wait now: these get theirs before. Pods of DaemonSets, static pods and pods without a controller are gone with their nodes.
+// An error names a node that is not there.
 func Without(set *manifest.Set, names []string) (*manifest.Set, *Gone, error) {
 	gone := &Gone{}
 	for at, name := range names {
