@@ -61,11 +61,7 @@ func (c *Cluster) NodePool(name string) (*Answer, error) {
 	a.section("What isn't as it should be", cond...)
 	a.table("Limits", []string{"RESOURCE", "USED", "LIMIT", "LEFT"}, limits(np, used))
 	a.table("Limits of all pools together (limits of ProvisionArgs)", []string{"RESOURCE", "USED", "LIMIT", "LEFT"}, totalLimits(offline.TotalOf(c.Set, &c.Settings)))
-	line := plural(nodes-launching, "node")
-	if launching > 0 {
-		line += fmt.Sprintf(" and %s without one", plural(launching, "NodeClaim"))
-	}
-	line += fmt.Sprintf(", %s/h at list price", dollars(perHour))
+	line := fmt.Sprintf("%s, %s/h at list price", withClaims(nodes-launching, launching, ""), dollars(perHour))
 	if unpriced > 0 {
 		line += fmt.Sprintf(" (the prices of %d are unknown)", unpriced)
 	}

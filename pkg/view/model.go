@@ -35,8 +35,10 @@ type Head struct {
 	PerHour  float64 `json:"perHour"`
 	Unpriced int     `json:"unpriced"`
 	// Bound is what the pods of Managed nodes cost at least, ManagedPerHour what these nodes cost; 0: not known. BoundAt is when the look was that they
-	// come from; 0: they are of this one.
+	// come from; 0: they are of this one. NotCounted says which pods the bound leaves out, so that the two can't be compared; NoBound why there is none.
 	Bound          float64 `json:"bound"`
+	NotCounted     string  `json:"notCounted"`
+	NoBound        string  `json:"noBound"`
 	BoundAt        int64   `json:"boundAt"`
 	Managed        int     `json:"managed"`
 	ManagedPerHour float64 `json:"managedPerHour"`
@@ -115,8 +117,9 @@ func ModelOf(c *explain.Cluster, o *explain.Overview, notes []string) *Model {
 }
 
 func headOf(c *explain.Cluster, o *explain.Overview, notes []string) Head {
-	h := Head{At: millis(c.Now), PerHour: o.PerHour, Unpriced: o.Unpriced, Bound: o.Bound, Managed: o.Managed, ManagedPerHour: o.ManagedPerHour,
+	h := Head{At: millis(c.Now), PerHour: o.PerHour, Unpriced: o.Unpriced,
 		NodeCount: len(o.Nodes), Running: o.Running, HeldBack: o.HeldBack, Notes: notes}
+	h.putBound(&o.Least)
 	for _, w := range o.Waiting {
 		oldest := int64(0)
 		if w.Oldest > 0 {
@@ -126,6 +129,22 @@ func headOf(c *explain.Cluster, o *explain.Overview, notes []string) Head {
 		h.WaitingPods += w.Pods
 	}
 	return h
+}
+
+// putBound puts in what the pods cost at least.
+func (h *Head) putBound(l *explain.Least) {
+	h.Bound, h.NotCounted, h.NoBound, h.Managed, h.ManagedPerHour = l.Bound, l.NotCounted, l.NoBound, l.Managed, l.ManagedPerHour
+	if h.BoundAt = millis(l.BoundAt); h.BoundAt == h.At {
+		h.BoundAt = 0
+	}
+}
+
+// comparable is the bound that may be drawn beside the cost of all nodes; 0: there is none.
+func (h *Head) comparable() float64 {
+	if h.NotCounted != "" {
+		return 0
+	}
+	return h.Bound
 }
 
 // daemonPods returns what pods of DaemonSets request, by node: of those on it, and of those that wait for their own node.

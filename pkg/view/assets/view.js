@@ -71,8 +71,7 @@ function drawHead() {
   put("perHour", dollars(head.perHour));
   put("unpriced", head.unpriced ? `the prices of ${head.unpriced} are unknown` : "");
   put("bound", head.bound ? dollars(head.bound) : "-");
-  const above = head.bound ? 100 * Math.max(head.managedPerHour / head.bound - 1, 0) : 0;
-  put("above", head.bound ? `${head.boundAt ? "at " + clock(head.boundAt) + " " : ""}nodes of pools: ${dollars(head.managedPerHour)}, ${above.toFixed(0)} % above it` : "not known yet");
+  put("above", boundText());
   put("nodeCount", String(head.nodeCount));
   put("running", String(head.running));
   put("waitingPods", String(head.waitingPods));
@@ -80,6 +79,14 @@ function drawHead() {
   $("notes").replaceChildren(...(head.notes || []).map((t) => make("p", "", "Note: " + t)));
   drawWaiting();
   drawState();
+}
+
+// boundText says what the bound is about, or why there is none.
+function boundText() {
+  if (!head.bound) return head.noBound ? "not known, because " + head.noBound : "not known yet";
+  const above = 100 * Math.max(head.managedPerHour / head.bound - 1, 0);
+  const compared = head.notCounted ? "without " + head.notCounted : above.toFixed(0) + " % above it";
+  return `${head.boundAt ? "at " + clock(head.boundAt) + ", " : ""}nodes of pools: ${dollars(head.managedPerHour)}, ${compared}`;
 }
 
 // drawState says whether what is shown is current.
