@@ -328,7 +328,7 @@ func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
 	s := c.Settings
 	// The pods run already: what they cost at least depends on no limit, and on no namespace that is left out.
 	s.Explain, s.NoVerify, s.Limits, s.NamespaceSelector = "", true, nil, nil
-	r, err := offline.Plan(ctx, c.anew(counted), s)
+	r, err := offline.Plan(ctx, anew(c, counted), s)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -359,7 +359,7 @@ func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
 
 // anew returns the cluster with the pods of some nodes without a node, and without all nodes, whose free capacity would make new ones look cheaper. Its pools
 // have no limits.
-func (c *Cluster) anew(counted map[string]bool) *manifest.Set {
+func anew(c *Cluster, counted map[string]bool) *manifest.Set {
 	return c.after.Edit(func(o client.Object) client.Object {
 		switch o := o.(type) {
 		case *corev1.Node, *karpv1.NodeClaim:
