@@ -17,6 +17,9 @@ type Advice struct {
 	Means, Do string
 }
 
+// beingPlanned is the reason of a pod whose batch is gathered or planned.
+const beingPlanned = "capacity for the pod is being planned"
+
 // advices are looked through in this order: the first that matches counts.
 var advices = []Advice{
 	{"storage of class ... requested, ... at most", "no type of the pool has that much local storage", "another pool, or request less"},
@@ -96,7 +99,7 @@ var advices = []Advice{
 	{"persistentvolume \"...\" of claim \"...\" not found", "the claim is bound to a volume that is gone", "create the claim anew"},
 	{"no profile selects it (nodePoolSelector)", "the profile selects other pools", "nodePoolSelector in ProvisionArgs (docs/configuration.md)"},
 	{"its node has not become usable within ...", "gateDeadline is over. The pod is left to the scheduler; what it waited for follows", "if that was a driver on a node that is initialized, see docs/guard.md"},
-	{"capacity for the pod is being planned", "the burst that the pod belongs to is still coming in, or is being planned: seconds", "metric dovetail_plan_duration_seconds; the log"},
+	{beingPlanned, "the burst that the pod belongs to is still coming in, or is being planned: seconds", "metric dovetail_plan_duration_seconds; the log"},
 	{"refused by a filter of the scheduler", "a plugin of the profile refuses the pod there", "the plugin's reason"},
 	{"the node has not registered in time", "a node is later than nodes usually are (lateAfter), so it gets no further pods; the pod gets another one", "see docs/node-unknown.md"},
 	{"the capacity reservation is used up", "the pool allows only reserved capacity", "another capacity type in the pool"},

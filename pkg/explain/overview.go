@@ -28,9 +28,10 @@ type Overview struct {
 	PerHour  float64
 	Unpriced int
 	Least
-	// Running is the number of pods on nodes, Waiting are those without one.
-	Running int
-	Waiting []Waiting
+	// Running is the number of pods on nodes, NoSuchNode of those on nodes that don't exist; Waiting are those without one.
+	Running    int
+	NoSuchNode int
+	Waiting    []Waiting
 	// Limits says what is used of each limit of all pools together: "cpu 96 of 100".
 	Limits []string
 	// HeldBack names what keeps pools from launching nodes.
@@ -143,6 +144,10 @@ func (c *Cluster) nodes(o *Overview) {
 			n.Pods++
 			o.Running++
 			Add(n.Requested, requests)
+			continue
+		}
+		if pod.Spec.NodeName != "" {
+			o.NoSuchNode++
 			continue
 		}
 		b, ok := c.bookings[pod.UID]

@@ -133,7 +133,11 @@ func (o *Overview) Money() []string {
 	for _, w := range o.Waiting {
 		waiting += w.Pods
 	}
-	return append(out, fmt.Sprintf("%s with a node, %d without", plural(o.Running, "pod"), waiting))
+	pods := fmt.Sprintf("%s with a node, %d without", plural(o.Running, "pod"), waiting)
+	if o.NoSuchNode > 0 {
+		pods += fmt.Sprintf(", %d on nodes that aren't there", o.NoSuchNode)
+	}
+	return append(out, pods)
 }
 
 // text says what the pods cost at least.
