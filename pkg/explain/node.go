@@ -117,7 +117,7 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 	case kept:
 		c.keptState(a, n, why)
 	default:
-		if saidByKarpenter(c, a, n, nc) {
+		if saidByEvent(c, a, n, nc) {
 			return
 		}
 		a.Kind, a.Summary = NodeUnsaid, "is kept, and nothing on its objects says why"
@@ -130,8 +130,8 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 	}
 }
 
-// karpenterSays are the reasons of Karpenter's events that say what happens to a node, with the kind of answer, and how it begins.
-var karpenterSays = map[string][2]string{
+// eventSays are the reasons of events, Karpenter's for the most part, that say what happens to a node, with the kind of answer, and how it begins.
+var eventSays = map[string][2]string{
 	"Unconsolidatable":           {string(consolidation.OtherReason), "is kept"},
 	"DisruptionBlocked":          {string(consolidation.OtherReason), "is kept"},
 	"DisruptionLaunching":        {NodeDisrupted, "is being replaced"},
@@ -142,19 +142,19 @@ var karpenterSays = map[string][2]string{
 	"InstanceTerminating":        {NodeInterrupted, "is taken back by the cloud"},
 }
 
-// saidByKarpenter answers with the newest of these events; false: there is none.
-func saidByKarpenter(c *Cluster, a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) bool {
+// saidByEvent answers with the newest of these events; false: there is none.
+func saidByEvent(c *Cluster, a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) bool {
 	var last *event
 	for _, e := range slices.Concat(c.events("NodeClaim", nc), c.events("Node", n)) {
-		if _, ok := karpenterSays[e.Reason]; ok && (last == nil || e.at.After(last.at)) {
+		if _, ok := eventSays[e.Reason]; ok && (last == nil || e.at.After(last.at)) {
 			last = &e
 		}
 	}
 	if last == nil {
 		return false
 	}
-	says := karpenterSays[last.Reason]
-	a.Kind, a.Summary = says[0], fmt.Sprintf("%s, as Karpenter said %s ago: %s", says[1], c.ago(last.at), objects.OneLine(last.Message))
+	says := eventSays[last.Reason]
+	a.Kind, a.Summary = says[0], fmt.Sprintf("%s, as event %s said %s ago: %s", says[1], last.Reason, c.ago(last.at), objects.OneLine(last.Message))
 	return true
 }
 

@@ -36,10 +36,10 @@ func TestNodeOfWhichKarpenterSays(t *testing.T) {
 		events        []*corev1.Event
 		kind, summary string
 	}{
-		"blocked":                   {[]*corev1.Event{blocked}, string(consolidation.OtherReason), "is kept, as Karpenter said 50m ago: Pod has a PDB"},
-		"terminating":               {[]*corev1.Event{blocked, event("DisruptionTerminating", "Disrupting NodeClaim: Underutilized", 5*time.Second)}, NodeDisrupted, "is going to be ended, as Karpenter said 5s ago: Disrupting NodeClaim: Underutilized"},
-		"taken back":                {[]*corev1.Event{event("SpotInterrupted", "Spot interruption warning was triggered", time.Second)}, NodeInterrupted, "is taken back by the cloud, as Karpenter said 1s ago: Spot interruption warning was triggered"},
-		"an event that says less":   {[]*corev1.Event{event("Ready", "Status condition transitioned", time.Second), blocked}, string(consolidation.OtherReason), "is kept, as Karpenter said 50m ago: Pod has a PDB"},
+		"blocked":                   {[]*corev1.Event{blocked}, string(consolidation.OtherReason), "is kept, as event DisruptionBlocked said 50m ago: Pod has a PDB"},
+		"terminating":               {[]*corev1.Event{blocked, event("DisruptionTerminating", "Disrupting NodeClaim: Underutilized", 5*time.Second)}, NodeDisrupted, "is going to be ended, as event DisruptionTerminating said 5s ago: Disrupting NodeClaim: Underutilized"},
+		"taken back":                {[]*corev1.Event{event("SpotInterrupted", "Spot interruption warning was triggered", time.Second)}, NodeInterrupted, "is taken back by the cloud, as event SpotInterrupted said 1s ago: Spot interruption warning was triggered"},
+		"an event that says less":   {[]*corev1.Event{event("Ready", "Status condition transitioned", time.Second), blocked}, string(consolidation.OtherReason), "is kept, as event DisruptionBlocked said 50m ago: Pod has a PDB"},
 		"no event about its future": {nil, NodeUnsaid, "is kept, and nothing on its objects says why"},
 	} {
 		set := nodeOf("default", false)

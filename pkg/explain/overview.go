@@ -34,6 +34,8 @@ type Overview struct {
 	Waiting    []Waiting
 	// Limits says what is used of each limit of all pools together: "cpu 96 of 100".
 	Limits []string
+	// Commitments says what is used of each commitment: "compute-sp $1.2000/h of $2.0000/h".
+	Commitments []string
 	// HeldBack names what keeps pools from launching nodes.
 	HeldBack []string
 }
@@ -69,14 +71,14 @@ type NodeUse struct {
 	Priced                                      bool
 	Pods                                        int
 	// Requested is what pods on it ask for, Reserved what is kept for pods that are planned there, also for those that their controllers have yet to create
-	// when a node ends that is replaced.
-	Requested, Reserved, Allocatable corev1.ResourceList
+	// when a node ends that is replaced. Kept is kept for pods of DaemonSets that are still to come.
+	Requested, Reserved, Kept, Allocatable corev1.ResourceList
 }
 
-// Free returns what of a resource is neither requested nor reserved.
+// Free returns what of a resource is neither requested nor reserved nor kept.
 func (n *NodeUse) Free(name corev1.ResourceName) int64 {
 	amount := func(of corev1.ResourceList) int64 { q := of[name]; return q.MilliValue() }
-	return max(amount(n.Allocatable)-amount(n.Requested)-amount(n.Reserved), 0)
+	return max(amount(n.Allocatable)-amount(n.Requested)-amount(n.Reserved)-amount(n.Kept), 0)
 }
 
 // Waiting is pods that wait for the same reason.
@@ -98,6 +100,11 @@ func (c *Cluster) Overview(ctx context.Context) (*Overview, error) {
 	for _, row := range totalLimits(offline.TotalOf(c.Set, &c.Settings)) {
 		o.Limits = append(o.Limits, fmt.Sprintf("%s %s of %s", row[0], row[1], row[2]))
 	}
+	if coverage := c.coverage(); coverage != nil {
+		for i, m := range coverage.Commitments {
+			o.Commitments = append(o.Commitments, fmt.Sprintf("%s %s/h of %s/h", m.Name, dollars(float64(coverage.Used[i])/1e6), dollars(float64(m.MicroDollars)/1e6)))
+		}
+	}
 	for _, np := range manifest.All[*karpv1.NodePool](c.Set) {
 		if why := c.heldBack(np.Name); why != "" {
 			o.HeldBack = append(o.HeldBack, "pool "+np.Name+": "+why)
@@ -113,7 +120,7 @@ func (c *Cluster) nodes(o *Overview) {
 	claims := map[string]*karpv1.NodeClaim{}
 	add := func(name string, labels map[string]string, created time.Time, allocatable corev1.ResourceList) *NodeUse {
 		n := &NodeUse{Name: name, Pool: labels[karpv1.NodePoolLabelKey], Type: labels[corev1.LabelInstanceTypeStable], Zone: labels[corev1.LabelTopologyZone],
-			CapacityType: capacityTypeOf(labels), Created: created, Age: c.Now.Sub(created), Allocatable: allocatable, Requested: corev1.ResourceList{}, Reserved: corev1.ResourceList{}}
+			CapacityType: capacityTypeOf(labels), Created: created, Age: c.Now.Sub(created), Allocatable: allocatable, Requested: corev1.ResourceList{}, Reserved: corev1.ResourceList{}, Kept: corev1.ResourceList{}}
 		n.Price, n.Priced = c.Price(labels)
 		if o.PerHour += n.Price; !n.Priced {
 			o.Unpriced++
@@ -152,6 +159,9 @@ func (c *Cluster) nodes(o *Overview) {
 		}
 		b, ok := c.bookings[pod.UID]
 		if !ok {
+			if n := byName[ownNode(pod)]; n != nil && objects.OfDaemonSet(pod) {
+				Add(n.Kept, requests)
+			}
 			continue
 		}
 		n := launching[b.Claim.Name]
@@ -169,6 +179,7 @@ func (c *Cluster) nodes(o *Overview) {
 				Add(n.Reserved, p.requests)
 			}
 		}
+		n.rest(nc)
 	}
 	slices.SortFunc(all, func(a, b *NodeUse) int {
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(b.Price, a.Price), cmp.Compare(a.Name, b.Name))
@@ -176,6 +187,40 @@ func (c *Cluster) nodes(o *Overview) {
 	for _, n := range all {
 		o.Nodes = append(o.Nodes, *n)
 	}
+}
+
+// rest takes over what the NodeClaim of a node that isn't initialized requests beyond the pods that are known: it is kept for the DaemonSets' pods that the
+// node will get, or, for a NodeClaim that doesn't name the pods for which it was launched (Karpenter's don't), reserved for those.
+func (n *NodeUse) rest(nc *karpv1.NodeClaim) {
+	if conditionTrue(nc, karpv1.ConditionTypeInitialized) {
+		return
+	}
+	into := n.Kept
+	if _, names := nc.Annotations[objects.AnnotationPlannedPods]; !names {
+		into = n.Reserved
+	}
+	for name, more := range nc.Spec.Resources.Requests {
+		for _, known := range []corev1.ResourceList{n.Requested, n.Reserved, n.Kept} {
+			more.Sub(known[name])
+		}
+		if more.Sign() > 0 {
+			Add(into, corev1.ResourceList{name: more})
+		}
+	}
+}
+
+// ownNode returns the node for which the DaemonSet controller made a pod, as it writes that; empty: none.
+func ownNode(pod *corev1.Pod) string {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for _, f := range term.MatchFields {
+				if f.Key == "metadata.name" && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
+					return f.Values[0]
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // stateLaunching is the state of a NodeClaim without a Node.

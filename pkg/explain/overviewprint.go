@@ -26,6 +26,9 @@ func (o *Overview) WriteWithin(w io.Writer, width int) error {
 	if len(o.Limits) > 0 {
 		b.WriteString(wrapped("Limit of all pools: "+strings.Join(o.Limits, ", ")+" (limits of ProvisionArgs)", width) + "\n")
 	}
+	if len(o.Commitments) > 0 {
+		b.WriteString(wrapped("Commitments used: "+strings.Join(o.Commitments, ", ")+" (commitments of ProvisionArgs)", width) + "\n")
+	}
 	for _, why := range o.HeldBack {
 		b.WriteString(wrapped("Launches are held back: "+why, width) + "\n")
 	}
@@ -175,7 +178,8 @@ func (o *Overview) WaitingRows() [][]string {
 	return rows
 }
 
-// NodeRows returns the table of nodes, with its heading. Amounts are what is requested, reserved for pods that are planned there, and free.
+// NodeRows returns the table of nodes, with its heading. Amounts are what is requested, reserved for pods that are planned there or kept for DaemonSets, and
+// free.
 func (o *Overview) NodeRows() [][]string {
 	rows := [][]string{{"NODE", "POOL", "TYPE", "CAPACITY", "ZONE", "STATE", "AGE", "$/H", "PODS", "CPU", "RESERVED", "FREE", "MEMORY", "RESERVED", "FREE"}}
 	for i := range o.Nodes {
@@ -189,12 +193,14 @@ func (o *Overview) NodeRows() [][]string {
 			age = Age(n.Age)
 		}
 		row := []string{n.Name, orDash(n.Pool), orDash(n.Type), orDash(n.CapacityType), orDash(n.Zone), n.State, age, price, fmt.Sprint(n.Pods)}
+		reserved := n.Reserved.DeepCopy()
+		Add(reserved, n.Kept)
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			free := "-" // not known before the instance type is
 			if _, known := n.Allocatable[name]; known {
 				free = Amount(name, *resource.NewMilliQuantity(n.Free(name), resource.DecimalSI))
 			}
-			row = append(row, Amount(name, n.Requested[name]), Amount(name, n.Reserved[name]), free)
+			row = append(row, Amount(name, n.Requested[name]), Amount(name, reserved[name]), free)
 		}
 		rows = append(rows, row)
 	}

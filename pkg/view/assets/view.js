@@ -74,6 +74,7 @@ function drawHead() {
   put("above", boundText());
   put("nodeCount", String(head.nodeCount));
   put("running", String(head.running));
+  put("noSuchNode", head.noSuchNode ? `and ${head.noSuchNode} on nodes that aren't there` : "");
   put("waitingPods", String(head.waitingPods));
   $("heldBack").replaceChildren(...(head.heldBack || []).map((t) => make("p", "warn", "Launches are held back: " + t)));
   $("notes").replaceChildren(...(head.notes || []).map((t) => make("p", "", "Note: " + t)));
