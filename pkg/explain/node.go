@@ -117,7 +117,7 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 	case kept:
 		c.keptState(a, n, why)
 	default:
-		if saidByEvent(c, a, n, nc) {
+		if newestEvent(c, a, n, nc) {
 			return
 		}
 		a.Kind, a.Summary = NodeUnsaid, "is kept, and nothing on its objects says why"
@@ -142,8 +142,8 @@ var eventSays = map[string][2]string{
 	"InstanceTerminating":        {NodeInterrupted, "is taken back by the cloud"},
 }
 
-// saidByEvent answers with the newest of these events; false: there is none.
-func saidByEvent(c *Cluster, a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) bool {
+// newestEvent answers with the newest of these events; false: there is none.
+func newestEvent(c *Cluster, a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) bool {
 	var last *event
 	for _, e := range slices.Concat(c.events("NodeClaim", nc), c.events("Node", n)) {
 		if _, ok := eventSays[e.Reason]; ok && (last == nil || e.at.After(last.at)) {

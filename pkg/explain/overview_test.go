@@ -9,7 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
 
@@ -101,6 +105,19 @@ func TestTheBoundSaysWhatItAssumes(t *testing.T) {
 	}
 	if lines := (&Overview{}).Money(); len(lines) != 2 {
 		t.Errorf("without nodes of pools: %q", lines)
+	}
+}
+
+// What is used of commitments has a line, as limits have.
+func TestOverviewShowsCommitments(t *testing.T) {
+	settings := offline.Settings{NodeClass: nodeclass.Kind, Clock: clocktesting.NewFakePassiveClock(now), Plan: capacity.Options{Commitments: []capacity.Commitment{{Name: "compute-sp", MicroDollars: 2e6}}}}
+	o, err := New(&manifest.Set{}, settings, noPrices{}, now, time.Second).Overview(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := o.Write(&b); err != nil || !strings.Contains(b.String(), "\nCommitments used: compute-sp $0.0000/h of $2.0000/h (commitments of ProvisionArgs)\n") {
+		t.Errorf("%v\n%s", err, &b)
 	}
 }
 
