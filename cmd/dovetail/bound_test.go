@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -63,5 +64,57 @@ status: {phase: Running}
 	}
 	if got := top(node("odd", "z99.large", ", karpenter.sh/nodepool: general, karpenter.sh/capacity-type: on-demand")); got != "no known price: z99.large" {
 		t.Errorf("beside a node of unknown price the bound is $%s", got)
+	}
+}
+
+// Limits of pools and of all pools don't make the bound smaller: the pods run already. Pods that no pool can have nodes for are said, and nothing is compared then.
+func TestBoundDoesNotDependOnLimits(t *testing.T) {
+	const class = `---
+{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: default, uid: c}, spec: {role: r, amiSelectorTerms: [{alias: al2023@latest}], subnetSelectorTerms: [{id: s}], securityGroupSelectorTerms: [{id: g}]},
+  status: {subnets: [{id: s, zone: eu-test-1a}]}}
+`
+	pool := func(name, spec string) string {
+		return fmt.Sprintf(`---
+{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: %s, uid: %[1]s}, spec: {%s template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default},
+  taints: [{key: %[1]s, effect: NoSchedule}], requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]}}}}
+`, name, spec)
+	}
+	nodes := func(pool string, n int) (out string) {
+		for i := range n {
+			out += fmt.Sprintf(`---
+{apiVersion: v1, kind: Node, metadata: {name: %[1]s-%[2]d, uid: %[1]s-%[2]d, labels: {karpenter.sh/nodepool: %[1]s, karpenter.k8s.aws/ec2nodeclass: default, karpenter.sh/capacity-type: on-demand,
+  node.kubernetes.io/instance-type: m1.large, topology.kubernetes.io/zone: eu-test-1a}}, status: {allocatable: {cpu: "3900m", memory: 15Gi, pods: "58"}, capacity: {cpu: "4", memory: 16Gi, pods: "58"}, conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: %[1]s-%[2]d, namespace: shop, uid: pod-%[1]s-%[2]d}, spec: {nodeName: %[1]s-%[2]d, tolerations: [{key: %[1]s, operator: Exists}], containers: [{name: c, image: i, resources: {requests: {cpu: "3"}}}]}, status: {phase: Running}}
+`, pool, i)
+		}
+		return out
+	}
+	top := func(flags string, objects ...string) string {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "world.yaml")
+		if err := os.WriteFile(file, []byte(class+strings.Join(objects, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return dovetail(t, "dovetail top --catalog testdata/catalog.json --existing "+file+flags)
+	}
+	const four = "4 nodes of pools: $0.8000/h. Their pods cost at least $0.8000/h on new nodes, however they are packed: this is 0 % above it. "
+	for name, tc := range map[string]struct {
+		flags   string
+		objects []string
+		want    string
+	}{
+		"no limit":                   {"", []string{pool("a", ""), nodes("a", 4)}, four},
+		"limit of the pool":          {"", []string{pool("a", "limits: {cpu: 4},"), nodes("a", 4)}, four},
+		"limit of all pools":         {" --config testdata/scheduler-limits.yaml", []string{pool("a", ""), nodes("a", 4)}, four},
+		"a static pool among them":   {"", []string{pool("a", ""), nodes("a", 2), pool("b", "replicas: 2,"), nodes("b", 2)}, "4 nodes of pools: $0.8000/h. Their pods cost at least $0.4000/h on new nodes, however they are packed, without 2 pods that no pool can have nodes for now (for example shop/b-0: b: it is a static pool of 2 nodes, and none are launched for pods; a: taint a:NoSchedule is not tolerated). Disruption"},
+		"nothing but a static pool":  {"", []string{pool("b", "replicas: 2,"), nodes("b", 2)}, "What the pods would cost at least isn't known, because no pool can have nodes for any of their 2 pods now (for example shop/b-0: b: it is a static pool of 2 nodes, and none are launched for pods)"},
+		"a pool that is gone":        {"", []string{pool("a", ""), nodes("a", 2), nodes("old", 1)}, "however they are packed, without 1 pod that no pool can have nodes for now (for example shop/old-0: a: taint a:NoSchedule is not tolerated). "},
+		"nodes without pods":         {"", []string{pool("a", ""), strings.Split(nodes("a", 1), "kind: Pod")[0] + "kind: Namespace, metadata: {name: x}}\n"}, "What the pods would cost at least isn't known, because the nodes of pools have no pods but those of DaemonSets"},
+		"no pool, but a node of one": {"", []string{nodes("a", 1)}, "What the pods would cost at least isn't known, because there is no node pool"},
+	} {
+		if out := top(tc.flags, tc.objects...); !strings.Contains(out, tc.want) {
+			t.Errorf("%s:\n%s\nwant %q", name, out, tc.want)
+		}
 	}
 }

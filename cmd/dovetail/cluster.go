@@ -159,7 +159,11 @@ func (f *clusterFlags) look(ctx context.Context, cmd *cobra.Command, input manif
 		return nil, fmt.Errorf("reading PodDisruptionBudgets: %w", err)
 	}
 	if f.lease && len(f.existing) == 0 && config != nil && config.lease.Name != "" {
-		if renewed, ok := f.kept.Renewed(ctx, config.lease.Namespace, config.lease.Name); ok {
+		renewed, err := f.kept.Renewed(ctx, config.lease.Namespace, config.lease.Name)
+		if err != nil {
+			warn(cmd, []string{err.Error()})
+		}
+		if !renewed.IsZero() {
 			out.Lease = &explain.Lease{Name: config.lease.String(), Renewed: renewed}
 		}
 	}

@@ -116,8 +116,7 @@ func (m *topModel) take(l looked) {
 	case l.bound:
 		m.boundAt = l.start
 	case m.latest != nil:
-		l.overview.Bound, l.overview.Managed, l.overview.ManagedPerHour = m.latest.Bound, m.latest.Managed, m.latest.ManagedPerHour
-		l.overview.BoundOnSpot, l.overview.NoBoundFor = m.latest.BoundOnSpot, m.latest.NoBoundFor
+		l.overview.Least = m.latest.Least
 		l.overview.BoundAt = m.boundAt
 	}
 	if m.latest != nil && l.took > m.stalled() {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,11 +51,13 @@ func viewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var tell sync.Once
+			down := &outage{clock: clock.RealClock{}, print: cmd.PrintErrf}
 			look := func(ctx context.Context) (*explain.Cluster, []string, error) {
 				c, err := f.look(ctx, cmd, manifest.Options{}, about{"", "NodeClaim", ""}, about{"", "NodePool", ""}, about{"", "Node", ""})
+				if cmd.Context().Err() == nil { // otherwise the command ends
+					down.looked(ctx, err)
+				}
 				if err != nil {
-					tell.Do(func() { cmd.PrintErrf("The cluster can't be read: %v. The page tries again.\n", err) })
 					return nil, nil, err
 				}
 				return c.Cluster, c.notes, nil
@@ -71,6 +72,29 @@ func viewCommand() *cobra.Command {
 	flags.BoolVar(&noBound, "no-bound", false, "don't work out what the pods would cost at least, which takes seconds on a large cluster")
 	f.add(flags)
 	return cmd
+}
+
+// outage tells on the terminal when the cluster can't be read, and when it can be again. Only the goroutine that looks uses it.
+type outage struct {
+	clock clock.PassiveClock
+	print func(format string, args ...any)
+	since time.Time // zero: there is none
+}
+
+// looked takes over how a look has ended. One that was given up has ctx's cause.
+func (o *outage) looked(ctx context.Context, err error) {
+	now := o.clock.Now()
+	switch {
+	case err != nil && o.since.IsZero():
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		o.since = now
+		o.print("%s: The cluster can't be read: %v. The page tries again.\n", now.Format(time.TimeOnly), err)
+	case err == nil && !o.since.IsZero():
+		o.print("%s: The cluster can be read again, after %s.\n", now.Format(time.TimeOnly), explain.Age(now.Sub(o.since)))
+		o.since = time.Time{}
+	}
 }
 
 // there returns an error if something is missing that has to be there from the start: a file, or a cluster in the kubeconfig.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -14,8 +15,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/view"
@@ -95,6 +98,29 @@ func TestViewKeepsItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after a look has failed", 2, 1, 0)
+}
+
+// The terminal has a line for the beginning of each outage, with what a person understands as its cause, and one for its end.
+func TestViewTellsOfEachOutage(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC))
+	var out strings.Builder
+	o := &outage{clock: clock, print: func(format string, args ...any) { fmt.Fprintf(&out, format, args...) }}
+	givenUp, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the cluster hasn't answered within 10s"))
+	for _, look := range []struct {
+		ctx context.Context
+		err error
+	}{{t.Context(), nil}, {givenUp, context.Canceled}, {t.Context(), errors.New("connection refused")}, {t.Context(), nil}, {t.Context(), nil}, {t.Context(), errors.New("connection refused")}} {
+		o.looked(look.ctx, look.err)
+		clock.SetTime(clock.Now().Add(19 * time.Second))
+	}
+	want := `10:00:19: The cluster can't be read: the cluster hasn't answered within 10s. The page tries again.
+10:00:57: The cluster can be read again, after 38s.
+10:01:35: The cluster can't be read: connection refused. The page tries again.
+`
+	if out.String() != want {
+		t.Errorf("it says\n%s, want\n%s", out.String(), want)
+	}
 }
 
 // What the page says about a node's end is what 'dovetail plan --without' says: nothing is launched for a pod of another scheduler.

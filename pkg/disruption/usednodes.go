@@ -148,6 +148,9 @@ func (u *usedNodes) blocked(m *candidate, bound []*corev1.Pod, known []*podrules
 			return &consolidation.Kept{Kind: consolidation.OtherReason, Message: "capacity for CapacityBuffers is kept on the node"}
 		}
 		if quiet := u.emptiness.quietSince(m).Add(*after); now.Before(quiet) {
+			if m.pool.Spec.Disruption.ConsolidationPolicy == karpv1.ConsolidationPolicyWhenEmpty { // what keeps it also after that
+				return &consolidation.Kept{Kind: consolidation.PolicyWhenEmpty}
+			}
 			return &consolidation.Kept{Kind: consolidation.NotQuiet, Until: quiet}
 		}
 	}

@@ -54,6 +54,9 @@ func TestWhatBlocksAUsedNode(t *testing.T) {
 		{name: "pods came lately", kind: consolidation.NotQuiet, text: "pods came or went: consolidateAfter is over at 2026-03-01T14:00:30Z", pool: func(p *karpv1.NodePool) {
 			p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("1m")
 		}, setup: func(w *world) { w.activity["node-a"] = epoch.Add(2*time.Hour - 30*time.Second) }},
+		{name: "pods came lately, and the pool keeps used nodes", kind: consolidation.PolicyWhenEmpty, pool: func(p *karpv1.NodePool) {
+			p.Spec.Disruption.ConsolidateAfter, p.Spec.Disruption.ConsolidationPolicy = karpv1.MustParseNillableDuration("1m"), karpv1.ConsolidationPolicyWhenEmpty
+		}, setup: func(w *world) { w.activity["node-a"] = epoch.Add(2*time.Hour - 30*time.Second) }},
 		{name: "disabled", kind: consolidation.Disabled, pool: func(p *karpv1.NodePool) {
 			p.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("Never")
 		}},

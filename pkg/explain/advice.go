@@ -17,6 +17,9 @@ type Advice struct {
 	Means, Do string
 }
 
+// beingPlanned is the reason of a pod whose batch is gathered or planned.
+const beingPlanned = "capacity for the pod is being planned"
+
 // advices are looked through in this order: the first that matches counts.
 var advices = []Advice{
 	{"storage of class ... requested, ... at most", "no type of the pool has that much local storage", "another pool, or request less"},
@@ -68,7 +71,9 @@ var advices = []Advice{
 	{"not all of the N pods that its group needs can be placed", "the pod's PodGroup starts as a whole, or not at all", "what the rest of the message says; or a smaller minMember of the PodGroup"},
 	{"anti-affinity of other pods over ... excludes every domain", "in each zone there is a pod that must not be with it", "change the anti-affinity of those pods"},
 	{"host port ... is reserved for a pod planned for the node", "another pod that will be bound there in a moment takes the port", "wait"},
-	{"topology spread over ... with maxSkew N allows no domain", "a new node in any zone that both the pool and the pod's selector allow would make the spread too uneven", "a pool with nodes in the missing domains, a selector that allows them, a higher maxSkew, or ScheduleAnyway"},
+	{"topology spread over ... needs a label that the pool's nodes don't have", "the constraint's topologyKey names a label that no node of the pool would have", "add the label to spec.template.metadata.labels or to the requirements of the pool, correct topologyKey, or ScheduleAnyway"},
+	{"topology spread over ... with maxSkew N allows no domain", "each new node that both the pool and the pod's selector allow would be in a domain (a value of that label) that has too many of these pods already", "a pool with nodes in the other domains, a selector that allows them, a higher maxSkew, or ScheduleAnyway"},
+	{"no pod matches the pod affinity over ...", "no pod that has a node matches all of the pod's required terms (spec.affinity.podAffinity)", "correct labelSelector or namespaces of the terms, create the pods that are meant, or prefer such nodes only (preferredDuringSchedulingIgnoredDuringExecution)"},
 	{"no node with the pods it has affinity to has capacity", "affinity over kubernetes.io/hostname: only the nodes of those pods are possible, and they are full", "free capacity there, or a wider topologyKey"},
 	{"storageclass \"...\" of persistentvolumeclaim \"...\" not found", "", "create the storage class"},
 	{"the planned node did not pass the scheduler's filters", "the cluster has changed since the plan, or a filter depends on something that plans don't know", "nothing: the pod is planned again"},
@@ -95,7 +100,7 @@ var advices = []Advice{
 	{"persistentvolume \"...\" of claim \"...\" not found", "the claim is bound to a volume that is gone", "create the claim anew"},
 	{"no profile selects it (nodePoolSelector)", "the profile selects other pools", "nodePoolSelector in ProvisionArgs (docs/configuration.md)"},
 	{"its node has not become usable within ...", "gateDeadline is over. The pod is left to the scheduler; what it waited for follows", "if that was a driver on a node that is initialized, see docs/guard.md"},
-	{"capacity for the pod is being planned", "the burst that the pod belongs to is still coming in, or is being planned: seconds", "metric dovetail_plan_duration_seconds; the log"},
+	{beingPlanned, "the burst that the pod belongs to is still coming in, or is being planned: seconds", "metric dovetail_plan_duration_seconds; the log"},
 	{"refused by a filter of the scheduler", "a plugin of the profile refuses the pod there", "the plugin's reason"},
 	{"the node has not registered in time", "a node is later than nodes usually are (lateAfter), so it gets no further pods; the pod gets another one", "see docs/node-unknown.md"},
 	{"the capacity reservation is used up", "the pool allows only reserved capacity", "another capacity type in the pool"},

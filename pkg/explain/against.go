@@ -91,7 +91,10 @@ func (o *objections) kept() *consolidation.Kept {
 		return &consolidation.Kept{Kind: consolidation.NotReady, Message: message}
 	}
 	np, known := o.pool()
-	if known && np.Spec.Replicas != nil {
+	switch pool := o.node.Labels[karpv1.NodePoolLabelKey]; {
+	case !known && pool != "":
+		return &consolidation.Kept{Kind: consolidation.OtherReason, Message: "its NodePool " + pool + " is gone, so that no policy of a pool empties or replaces it; delete its NodeClaim if it isn't needed"}
+	case known && np.Spec.Replicas != nil:
 		return &consolidation.Kept{Kind: consolidation.Static}
 	}
 	if all := slices.Concat(o.protected(), o.budgeted()); len(all) > 0 {

@@ -34,7 +34,10 @@ func TestReasonThatIsOutOfDate(t *testing.T) {
 		"not ready, and isn't":              {kept: "NotReady: the node isn't ready: its condition Ready isn't True"},
 		"not ready, and is":                 {kept: "NotReady: the node isn't ready: it isn't initialized", ready: true, outdated: "the node is initialized and Ready now"},
 		"a time that comes":                 {kept: "Young: the node is new: its first hour is over at 2026-11-27T10:00:01Z", ready: true},
-		"a time that is over":               {kept: "NotQuiet: pods came or went: consolidateAfter is over at 2026-11-27T09:50:00Z", ready: true, outdated: "its time was over 10m ago"},
+		"a time that is over":               {kept: "Young: the node is new: its first hour is over at 2026-11-27T09:50:00Z", ready: true, outdated: "its time was over 10m ago"},
+		"a time that has just been over":    {kept: "Young: the node is new: its first hour is over at 2026-11-27T09:59:00Z", ready: true},
+		"quiet for long":                    {kept: "NotQuiet: pods came or went: consolidateAfter is over at 2026-11-27T09:40:00Z", ready: true, outdated: "its time was over 20m ago"},
+		"busy until lately":                 {kept: "NotQuiet: pods came or went: consolidateAfter is over at 2026-11-27T09:50:00Z", ready: true},
 		"a time that isn't the end":         {kept: "RollOut: tried at 2026-11-27T09:50:00Z", ready: true},
 		"a pod that is there":               {kept: "PDB: the PodDisruptionBudget web allows no eviction of pod shop/web.0", ready: true, pods: []*corev1.Pod{pod("web.0", "node")}},
 		"a pod that has gone":               {kept: "Full: there is no other place for pod shop/web, which needs more cpu than is free", ready: true, pods: []*corev1.Pod{pod("web", "another")}, outdated: "pod shop/web isn't on the node any more"},
@@ -45,7 +48,7 @@ func TestReasonThatIsOutOfDate(t *testing.T) {
 		if tc.ready {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}
-		claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim", Annotations: map[string]string{objects.AnnotationKept: tc.kept, objects.AnnotationKeptSince: "2026-11-27T09:20:00Z"}},
+		claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim", Labels: map[string]string{karpv1.NodePoolLabelKey: "default"}, Annotations: map[string]string{objects.AnnotationKept: tc.kept, objects.AnnotationKeptSince: "2026-11-27T09:20:00Z"}},
 			Status: karpv1.NodeClaimStatus{NodeName: "node", Conditions: conditions(karpv1.ConditionTypeLaunched, karpv1.ConditionTypeRegistered, karpv1.ConditionTypeInitialized)}}
 		set := (&manifest.Set{}).With(node, claim)
 		for _, p := range tc.pods {
@@ -56,6 +59,13 @@ func TestReasonThatIsOutOfDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		kind, text, _ := strings.Cut(tc.kept, ": ")
+		counted := kind
+		if tc.outdated != "" {
+			counted = NodeOutOfDate
+		}
+		if rows := keptOf(clusterOf(set), "default"); len(rows) != 1 || rows[0][0] != counted {
+			t.Errorf("%s: the pool's nodes are kept for %v, want %s", name, rows, counted)
+		}
 		switch {
 		case !strings.Contains(a.Summary, text) || !strings.Contains(a.Summary, "(written 40m ago)"):
 			t.Errorf("%s: the reason and its age are missing: %s", name, a.Summary)

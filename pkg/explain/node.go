@@ -109,7 +109,7 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 		a.Kind, a.Summary = NodeStarting, "is starting: "+c.progress(nc)
 	case drifted != nil && drifted.IsTrue():
 		a.Kind, a.Summary = NodeDrifted, fmt.Sprintf("has drifted (%s), and is replaced as its pool's budgets allow", drifted.Reason)
-		if outdated := overtaken(c, n, why); kept && outdated == "" {
+		if outdated, _ := overtaken(c, n, why); kept && outdated == "" {
 			a.section("Why it is still there", why.text)
 			a.adviseKept(why.kind)
 		} else if kept {
@@ -118,13 +118,10 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 	case kept:
 		c.keptState(a, n, why)
 	default:
-		a.Kind, a.Summary = NodeUnsaid, "is kept, and nothing on its objects says why"
-		for _, e := range slices.Concat(c.events("NodeClaim", nc), c.events("Node", n)) {
-			if e.Reason == "Unconsolidatable" || e.Reason == "DisruptionBlocked" {
-				a.Summary = "is kept: " + objects.OneLine(e.Message)
-				return
-			}
+		if newestEvent(c, a, n, nc) {
+			return
 		}
+		a.Kind, a.Summary = NodeUnsaid, "is kept, and nothing on its objects says why"
 		if k := (&objections{c, n, nc}).kept(); k != nil {
 			a.Kind, a.Summary = string(k.Kind), "is kept: "+k.Text()
 			a.adviseKept(k.Kind)
@@ -132,6 +129,34 @@ func (c *Cluster) nodeState(a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) {
 		}
 		a.section("What to do", "dovetail plan "+cmp.Or(c.Source, "--from-cluster")+" --without "+n.Name+" shows what would be bought without it")
 	}
+}
+
+// eventSays are the reasons of events, Karpenter's for the most part, that say what happens to a node, with the kind of answer, and how it begins.
+var eventSays = map[string][2]string{
+	"Unconsolidatable":           {string(consolidation.OtherReason), "is kept"},
+	"DisruptionBlocked":          {string(consolidation.OtherReason), "is kept"},
+	"DisruptionLaunching":        {NodeDisrupted, "is being replaced"},
+	"DisruptionWaitingReadiness": {NodeDisrupted, "is being replaced"},
+	"DisruptionTerminating":      {NodeDisrupted, "is going to be ended"},
+	"SpotInterrupted":            {NodeInterrupted, "is taken back by the cloud"},
+	"InstanceStopping":           {NodeInterrupted, "is taken back by the cloud"},
+	"InstanceTerminating":        {NodeInterrupted, "is taken back by the cloud"},
+}
+
+// newestEvent answers with the newest of these events; false: there is none.
+func newestEvent(c *Cluster, a *Answer, n *corev1.Node, nc *karpv1.NodeClaim) bool {
+	var last *event
+	for _, e := range slices.Concat(c.events("NodeClaim", nc), c.events("Node", n)) {
+		if _, ok := eventSays[e.Reason]; ok && (last == nil || e.at.After(last.at)) {
+			last = &e
+		}
+	}
+	if last == nil {
+		return false
+	}
+	says := eventSays[last.Reason]
+	a.Kind, a.Summary = says[0], fmt.Sprintf("%s, as event %s said %s ago: %s", says[1], last.Reason, c.ago(last.at), objects.OneLine(last.Message))
+	return true
 }
 
 // adviseKept adds the advice for a kind.

@@ -47,6 +47,9 @@ var poolAdvice = map[string]string{
 func (c *Cluster) NodePool(name string) (*Answer, error) {
 	np, ok := find[*karpv1.NodePool](c.Set, "", name)
 	if !ok {
+		if nodes := nodesOf(c.Set, name); len(nodes) > 0 {
+			return nil, fmt.Errorf("there is no NodePool %s any more; %s of it %s still there", name, plural(len(nodes), "node"), map[bool]string{true: "is", false: "are"}[len(nodes) == 1])
+		}
 		return nil, missing[*karpv1.NodePool](c.Set, "NodePool", "", name)
 	}
 	a := &Answer{Object: "NodePool " + name}
@@ -61,11 +64,7 @@ func (c *Cluster) NodePool(name string) (*Answer, error) {
 	a.section("What isn't as it should be", cond...)
 	a.table("Limits", []string{"RESOURCE", "USED", "LIMIT", "LEFT"}, limits(np, used))
 	a.table("Limits of all pools together (limits of ProvisionArgs)", []string{"RESOURCE", "USED", "LIMIT", "LEFT"}, totalLimits(offline.TotalOf(c.Set, &c.Settings)))
-	line := plural(nodes-launching, "node")
-	if launching > 0 {
-		line += fmt.Sprintf(" and %s without one", plural(launching, "NodeClaim"))
-	}
-	line += fmt.Sprintf(", %s/h at list price", dollars(perHour))
+	line := fmt.Sprintf("%s, %s/h at list price", withClaims(nodes-launching, launching, ""), dollars(perHour))
 	if unpriced > 0 {
 		line += fmt.Sprintf(" (the prices of %d are unknown)", unpriced)
 	}
@@ -77,7 +76,7 @@ func (c *Cluster) NodePool(name string) (*Answer, error) {
 		lines = append(lines, fmt.Sprintf("zones: %s (%s)", zonesOf(c.Set, name).Text(), capacity.BalancedText(*balance)))
 	}
 	a.section("What it has", lines...)
-	a.table("Why its nodes are kept", []string{"REASON", "NODES", "WHAT TO DO"}, keptOf(c.Set, name))
+	a.table("Why its nodes are kept", []string{"REASON", "NODES", "WHAT TO DO"}, keptOf(c, name))
 	var rows [][]string
 	for _, e := range c.events("NodePool", np) {
 		if len(rows) < mostReported {
@@ -113,11 +112,14 @@ func (c *Cluster) poolState(a *Answer, np *karpv1.NodePool, class status.Object,
 			a.Kind, a.Summary = PoolLimit, fmt.Sprintf("launches no more nodes: limit of %s %s reached (spec.limits)", row[0], row[2])
 		}
 	}
+	unready := unreadyClass(c, np, class)
 	switch budget := isTrue(objects.ConditionBudgetReached); {
 	case !np.DeletionTimestamp.IsZero():
 		a.Kind, a.Summary = PoolEnding, "is being deleted: it launches nothing, and its nodes are drained"
 	case ready != nil && ready.IsFalse():
 		a.Kind, a.Summary = PoolNotReady, "is not used: "+cmp.Or(objects.OneLine(ready.Message), ready.Reason)
+	case unready != "":
+		a.Kind, a.Summary = PoolNotReady, "is not used: "+unready
 	case paused != nil:
 		a.Kind, a.Summary = PoolPaused, "has paused launches: "+objects.OneLine(paused.Message)
 	case budget != nil:
@@ -128,6 +130,22 @@ func (c *Cluster) poolState(a *Answer, np *karpv1.NodePool, class status.Object,
 	default:
 		a.Kind, a.Summary = PoolReady, "launches nodes for pods"
 	}
+}
+
+// unreadyClass says why no node can be launched with a pool's class: the pool's own conditions may say it later. Empty: the class is ready, or of a kind that
+// isn't read.
+func unreadyClass(c *Cluster, np *karpv1.NodePool, class status.Object) string {
+	ref := np.Spec.Template.Spec.NodeClassRef
+	switch {
+	case class == nil && ref != nil && ref.Kind == c.Settings.NodeClass.Kind:
+		return fmt.Sprintf("there is no %s %s", ref.Kind, ref.Name)
+	case class == nil:
+		return ""
+	}
+	if cond := conditionOf(class.GetConditions(), status.ConditionReady); cond != nil && cond.IsFalse() {
+		return fmt.Sprintf("%s %s isn't ready: %s", kindOf(class), class.GetName(), cmp.Or(objects.OneLine(cond.Message), cond.Reason))
+	}
+	return ""
 }
 
 // bad are the statuses of conditions that aren't as they should be.
@@ -259,16 +277,27 @@ func limitRows(limits, used corev1.ResourceList) (rows [][]string) {
 }
 
 // keptOf counts a pool's nodes by the kind of reason for which they are kept.
-func keptOf(set *manifest.Set, pool string) (rows [][]string) {
+func keptOf(c *Cluster, pool string) (rows [][]string) {
 	counts := map[string]int{}
-	for _, nc := range manifest.All[*karpv1.NodeClaim](set) {
-		if kept := nc.Annotations[objects.AnnotationKept]; kept != "" && nc.Labels[karpv1.NodePoolLabelKey] == pool {
-			kind, _, _ := strings.Cut(kept, ": ")
-			counts[kind]++
+	for _, nc := range manifest.All[*karpv1.NodeClaim](c.Set) {
+		k, ok := keptReasonOf(nc)
+		if !ok || nc.Labels[karpv1.NodePoolLabelKey] != pool {
+			continue
 		}
+		kind := string(k.kind)
+		if n, there := find[*corev1.Node](c.Set, "", nc.Status.NodeName); there {
+			if why, _ := overtaken(c, n, k); why != "" {
+				kind = NodeOutOfDate
+			}
+		}
+		counts[kind]++
 	}
 	for _, kind := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b)) }) {
-		rows = append(rows, []string{kind, fmt.Sprint(counts[kind]), keptAdvice[consolidation.Kind(kind)]})
+		do := keptAdvice[consolidation.Kind(kind)]
+		if kind == NodeOutOfDate {
+			do = overtakenAdvice
+		}
+		rows = append(rows, []string{kind, fmt.Sprint(counts[kind]), do})
 	}
 	return rows
 }

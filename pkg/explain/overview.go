@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
@@ -26,23 +27,39 @@ type Overview struct {
 	// PerHour is what the nodes cost at list price, without those whose price isn't known, of which there are Unpriced.
 	PerHour  float64
 	Unpriced int
-	// Bound is what the pods of Managed nodes of pools cost at least, however they were packed on new nodes, and ManagedPerHour what these nodes
-	// cost; Bound 0: not known.
-	Bound, ManagedPerHour float64
-	Managed               int
-	// BoundOnSpot: the nodes that the bound is about may be spot instances. NoBoundFor are the instance types of Managed nodes without a known price, for
-	// which the bound is unknown.
-	BoundOnSpot bool
-	NoBoundFor  []string
-	// BoundAt is when the look was that Bound, ManagedPerHour and Managed come from; zero: they are of this one.
-	BoundAt time.Time
-	// Running is the number of pods on nodes, Waiting are those without one.
-	Running int
-	Waiting []Waiting
+	Least
+	// Running is the number of pods on nodes, NoSuchNode of those on nodes that don't exist; Waiting are those without one.
+	Running    int
+	NoSuchNode int
+	Waiting    []Waiting
 	// Limits says what is used of each limit of all pools together: "cpu 96 of 100".
 	Limits []string
+	// Commitments says what is used of each commitment: "compute-sp $1.2000/h of $2.0000/h".
+	Commitments []string
 	// HeldBack names what keeps pools from launching nodes.
 	HeldBack []string
+}
+
+// Least is what the pods on nodes of pools cost at least, beside what these nodes cost.
+type Least struct {
+	// Bound is what the pods of Managed nodes and NodeClaims of pools cost at least, however they were packed on new nodes, and ManagedPerHour what these
+	// nodes cost; Bound 0: not known. ManagedClaims of them have no Node.
+	Bound, ManagedPerHour  float64
+	Managed, ManagedClaims int
+	// BoundOnSpot: the nodes that the bound is about may be spot instances. NotCounted says which pods the bound leaves out, so that it can't be compared
+	// with ManagedPerHour; empty: none. NoBound is why Bound isn't known; empty: it is, or wasn't asked for.
+	BoundOnSpot         bool
+	NotCounted, NoBound string
+	// BoundAt is when the look was that this comes from; zero: it is of the same one as the rest of the Overview.
+	BoundAt time.Time
+}
+
+// Above returns by how many percent the nodes cost more than the bound; false: they can't be compared.
+func (l *Least) Above() (percent float64, ok bool) {
+	if l.Bound <= 0 || l.NotCounted != "" {
+		return 0, false
+	}
+	return 100 * max(l.ManagedPerHour/l.Bound-1, 0), true
 }
 
 // NodeUse is a node, or a NodeClaim without one yet.
@@ -54,14 +71,14 @@ type NodeUse struct {
 	Priced                                      bool
 	Pods                                        int
 	// Requested is what pods on it ask for, Reserved what is kept for pods that are planned there, also for those that their controllers have yet to create
-	// when a node ends that is replaced.
-	Requested, Reserved, Allocatable corev1.ResourceList
+	// when a node ends that is replaced. Kept is kept for pods of DaemonSets that are still to come.
+	Requested, Reserved, Kept, Allocatable corev1.ResourceList
 }
 
-// Free returns what of a resource is neither requested nor reserved.
+// Free returns what of a resource is neither requested nor reserved nor kept.
 func (n *NodeUse) Free(name corev1.ResourceName) int64 {
 	amount := func(of corev1.ResourceList) int64 { q := of[name]; return q.MilliValue() }
-	return max(amount(n.Allocatable)-amount(n.Requested)-amount(n.Reserved), 0)
+	return max(amount(n.Allocatable)-amount(n.Requested)-amount(n.Reserved)-amount(n.Kept), 0)
 }
 
 // Waiting is pods that wait for the same reason.
@@ -83,6 +100,11 @@ func (c *Cluster) Overview(ctx context.Context) (*Overview, error) {
 	for _, row := range totalLimits(offline.TotalOf(c.Set, &c.Settings)) {
 		o.Limits = append(o.Limits, fmt.Sprintf("%s %s of %s", row[0], row[1], row[2]))
 	}
+	if coverage := c.coverage(); coverage != nil {
+		for i, m := range coverage.Commitments {
+			o.Commitments = append(o.Commitments, fmt.Sprintf("%s %s/h of %s/h", m.Name, dollars(float64(coverage.Used[i])/1e6), dollars(float64(m.MicroDollars)/1e6)))
+		}
+	}
 	for _, np := range manifest.All[*karpv1.NodePool](c.Set) {
 		if why := c.heldBack(np.Name); why != "" {
 			o.HeldBack = append(o.HeldBack, "pool "+np.Name+": "+why)
@@ -98,7 +120,7 @@ func (c *Cluster) nodes(o *Overview) {
 	claims := map[string]*karpv1.NodeClaim{}
 	add := func(name string, labels map[string]string, created time.Time, allocatable corev1.ResourceList) *NodeUse {
 		n := &NodeUse{Name: name, Pool: labels[karpv1.NodePoolLabelKey], Type: labels[corev1.LabelInstanceTypeStable], Zone: labels[corev1.LabelTopologyZone],
-			CapacityType: capacityTypeOf(labels), Created: created, Age: c.Now.Sub(created), Allocatable: allocatable, Requested: corev1.ResourceList{}, Reserved: corev1.ResourceList{}}
+			CapacityType: capacityTypeOf(labels), Created: created, Age: c.Now.Sub(created), Allocatable: allocatable, Requested: corev1.ResourceList{}, Reserved: corev1.ResourceList{}, Kept: corev1.ResourceList{}}
 		n.Price, n.Priced = c.Price(labels)
 		if o.PerHour += n.Price; !n.Priced {
 			o.Unpriced++
@@ -131,8 +153,15 @@ func (c *Cluster) nodes(o *Overview) {
 			Add(n.Requested, requests)
 			continue
 		}
+		if pod.Spec.NodeName != "" {
+			o.NoSuchNode++
+			continue
+		}
 		b, ok := c.bookings[pod.UID]
 		if !ok {
+			if n := byName[ownNode(pod)]; n != nil && objects.OfDaemonSet(pod) {
+				Add(n.Kept, requests)
+			}
 			continue
 		}
 		n := launching[b.Claim.Name]
@@ -150,6 +179,7 @@ func (c *Cluster) nodes(o *Overview) {
 				Add(n.Reserved, p.requests)
 			}
 		}
+		n.rest(nc)
 	}
 	slices.SortFunc(all, func(a, b *NodeUse) int {
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(b.Price, a.Price), cmp.Compare(a.Name, b.Name))
@@ -157,6 +187,40 @@ func (c *Cluster) nodes(o *Overview) {
 	for _, n := range all {
 		o.Nodes = append(o.Nodes, *n)
 	}
+}
+
+// rest takes over what the NodeClaim of a node that isn't initialized requests beyond the pods that are known: it is kept for the DaemonSets' pods that the
+// node will get, or, for a NodeClaim that doesn't name the pods for which it was launched (Karpenter's don't), reserved for those.
+func (n *NodeUse) rest(nc *karpv1.NodeClaim) {
+	if conditionTrue(nc, karpv1.ConditionTypeInitialized) {
+		return
+	}
+	into := n.Kept
+	if _, names := nc.Annotations[objects.AnnotationPlannedPods]; !names {
+		into = n.Reserved
+	}
+	for name, more := range nc.Spec.Resources.Requests {
+		for _, known := range []corev1.ResourceList{n.Requested, n.Reserved, n.Kept} {
+			more.Sub(known[name])
+		}
+		if more.Sign() > 0 {
+			Add(into, corev1.ResourceList{name: more})
+		}
+	}
+}
+
+// ownNode returns the node for which the DaemonSet controller made a pod, as it writes that; empty: none.
+func ownNode(pod *corev1.Pod) string {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for _, f := range term.MatchFields {
+				if f.Key == "metadata.name" && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
+					return f.Values[0]
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // stateLaunching is the state of a NodeClaim without a Node.
@@ -286,29 +350,78 @@ func shortReason(r *offline.Refused) string {
 // bound stays unknown if the price of such a node is; one that is being launched and whose type isn't known yet is left out.
 func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
 	counted := map[string]bool{}
-	known := true
+	var unpriced []string
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
 		if n.Pool == "" || !n.Priced && n.State == stateLaunching {
 			continue
 		}
 		o.Managed++
+		if n.State == stateLaunching {
+			o.ManagedClaims++
+		}
 		o.ManagedPerHour += n.Price
-		if known = known && n.Priced; !n.Priced {
-			o.NoBoundFor = append(o.NoBoundFor, cmp.Or(n.Type, "unknown"))
+		if !n.Priced {
+			unpriced = append(unpriced, cmp.Or(n.Type, "unknown"))
 		}
 		counted[n.Name] = true
 	}
-	slices.Sort(o.NoBoundFor)
-	o.NoBoundFor = slices.Compact(o.NoBoundFor)
-	if !known || len(counted) == 0 {
+	slices.Sort(unpriced)
+	switch {
+	case len(counted) == 0:
+		o.NoBound = "no node is of a pool"
+		return nil
+	case len(unpriced) > 0:
+		o.NoBound = "these types of pools' nodes have no known price: " + few(slices.Compact(unpriced))
 		return nil
 	}
-	// Only the pods are planned, without existing nodes: free capacity on those would make the new nodes look cheaper.
-	pods := c.after.Edit(func(o client.Object) client.Object {
+	s := c.Settings
+	// The pods run already: what they cost at least depends on no limit, and on no namespace that is left out.
+	s.Explain, s.NoVerify, s.Limits, s.NamespaceSelector = "", true, nil, nil
+	r, err := offline.Plan(ctx, anew(c, counted), s)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, offline.ErrNoPool):
+		o.NoBound = "there is no node pool"
+		return nil
+	case err != nil:
+		o.NoBound = "no plan can be made: " + objects.OneLine(err.Error())
+		return nil
+	}
+	example := ""
+	if len(r.Refused) > 0 {
+		example = fmt.Sprintf(" (for example %s/%s: %s)", r.Refused[0].Namespace, r.Refused[0].Name, shortReason(&r.Refused[0]))
+	}
+	switch o.Bound = r.LowerBoundPerHour; {
+	case r.Pods == 0:
+		o.NoBound = "the nodes of pools have no pods but those of DaemonSets"
+	case r.Pods == len(r.Refused):
+		o.NoBound = fmt.Sprintf("no pool can have nodes for any of their %d pods now%s", r.Pods, example)
+	case o.Bound == 0:
+		o.NoBound = "a plan of new nodes for them would use what is paid for already (capacity reservations, commitments), or prices that can't be compared"
+	case len(r.Refused) > 0:
+		o.NotCounted = plural(len(r.Refused), "pod") + " that no pool can have nodes for now" + example
+	}
+	o.BoundOnSpot = slices.ContainsFunc(r.Nodes, func(n offline.Node) bool { return n.CapacityType == karpv1.CapacityTypeSpot })
+	return nil
+}
+
+// anew returns the cluster with the pods of some nodes without a node, and without all nodes, whose free capacity would make new ones look cheaper. Its pools
+// have no limits.
+func anew(c *Cluster, counted map[string]bool) *manifest.Set {
+	return c.after.Edit(func(o client.Object) client.Object {
 		switch o := o.(type) {
 		case *corev1.Node, *karpv1.NodeClaim:
 			return nil
+		case *karpv1.NodePool:
+			np := o.DeepCopy()
+			np.Spec.Limits = nil
+			return np
+		case *legacy.Provisioner:
+			p := o.DeepCopy()
+			p.Spec.Limits = nil
+			return p
 		case *corev1.Pod:
 			if !counted[o.Spec.NodeName] || !whatif.Counts(o) {
 				return nil
@@ -321,15 +434,4 @@ func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
 		}
 		return o
 	})
-	s := c.Settings
-	s.Explain, s.NoVerify = "", true
-	r, err := offline.Plan(ctx, pods, s)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err == nil {
-		o.Bound = r.LowerBoundPerHour
-		o.BoundOnSpot = slices.ContainsFunc(r.Nodes, func(n offline.Node) bool { return n.CapacityType == karpv1.CapacityTypeSpot })
-	}
-	return nil
 }

@@ -9,13 +9,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 	"github.com/dovetail-scheduler/dovetail/pkg/offline"
 )
 
 // A narrow terminal shows prices and what is free, whatever else has to go; a wide one shows everything.
 func TestOverviewWithinAWidth(t *testing.T) {
-	o := &Overview{PerHour: 1234.5, Bound: 1000, Managed: 2, ManagedPerHour: 1234.5, HeldBack: []string{"pool default: " + strings.Repeat("launches are paused ", 10)}}
+	o := &Overview{PerHour: 1234.5, Least: Least{Bound: 1000, Managed: 2, ManagedPerHour: 1234.5}, HeldBack: []string{"pool default: " + strings.Repeat("launches are paused ", 10)}}
 	for i := range 2 {
 		o.Nodes = append(o.Nodes, NodeUse{Name: fmt.Sprintf("ip-10-0-0-%d.us-west-2.compute.internal", 10+i), Pool: "general-purpose", Type: "m7i-flex.12xlarge", Zone: "us-west-2a",
 			CapacityType: "on-demand", State: "Ready", Created: time.Unix(1, 0), Age: time.Hour, Price: 617.25, Priced: true, Pods: 100,
@@ -78,26 +82,42 @@ func TestCapacityTypeOfAManagedNodeGroup(t *testing.T) {
 	}
 }
 
-// The bound says what it assumes, and which types' prices are missing where there is none.
+// The bound says what it is about and what it assumes, or why there is none.
 func TestTheBoundSaysWhatItAssumes(t *testing.T) {
 	const assumes = ". Disruption budgets and PodDisruptionBudgets, which may forbid moves, are not considered"
 	for _, tc := range []struct {
 		name string
-		o    Overview
+		o    Least
 		want string
 	}{
-		{"on demand", Overview{Bound: 1, Managed: 1, ManagedPerHour: 2}, "1 node of pools: $2.0000/h. Their pods cost at least $1.0000/h on new nodes, however they are packed: this is 100 % above it" + assumes},
-		{"on spot", Overview{Bound: 1, Managed: 1, ManagedPerHour: 2, BoundOnSpot: true},
+		{"on demand", Least{Bound: 1, Managed: 1, ManagedPerHour: 2}, "1 node of pools: $2.0000/h. Their pods cost at least $1.0000/h on new nodes, however they are packed: this is 100 % above it" + assumes},
+		{"on spot", Least{Bound: 1, Managed: 1, ManagedPerHour: 2, BoundOnSpot: true},
 			"1 node of pools: $2.0000/h. Their pods cost at least $1.0000/h on new nodes, however they are packed, on spot where pools allow it: this is 100 % above it" + assumes},
-		{"no price", Overview{Managed: 1, NoBoundFor: []string{"a", "b", "c", "d", "e", "f", "g"}},
-			"What the pods would cost at least isn't known, because these types of pools' nodes have no known price: a, b, c, d, e and 2 more"},
+		{"a NodeClaim among them", Least{Bound: 1, Managed: 3, ManagedClaims: 1, ManagedPerHour: 2},
+			"2 nodes of pools and 1 NodeClaim without one: $2.0000/h. Their pods cost at least $1.0000/h on new nodes, however they are packed: this is 100 % above it" + assumes},
+		{"pods that aren't counted", Least{Bound: 1, Managed: 1, ManagedPerHour: 2, NotCounted: "3 pods"},
+			"1 node of pools: $2.0000/h. Their pods cost at least $1.0000/h on new nodes, however they are packed, without 3 pods" + assumes},
+		{"no price", Least{Managed: 1, NoBound: "there is no node pool"}, "What the pods would cost at least isn't known, because there is no node pool"},
 	} {
-		if got := tc.o.Money()[1]; got != tc.want {
+		if got := (&Overview{Least: tc.o}).Money()[1]; got != tc.want {
 			t.Errorf("%s: %s\nwant %s", tc.name, got, tc.want)
 		}
 	}
 	if lines := (&Overview{}).Money(); len(lines) != 2 {
 		t.Errorf("without nodes of pools: %q", lines)
+	}
+}
+
+// What is used of commitments has a line, as limits have.
+func TestOverviewShowsCommitments(t *testing.T) {
+	settings := offline.Settings{NodeClass: nodeclass.Kind, Clock: clocktesting.NewFakePassiveClock(now), Plan: capacity.Options{Commitments: []capacity.Commitment{{Name: "compute-sp", MicroDollars: 2e6}}}}
+	o, err := New(&manifest.Set{}, settings, noPrices{}, now, time.Second).Overview(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := o.Write(&b); err != nil || !strings.Contains(b.String(), "\nCommitments used: compute-sp $0.0000/h of $2.0000/h (commitments of ProvisionArgs)\n") {
+		t.Errorf("%v\n%s", err, &b)
 	}
 }
 

@@ -26,6 +26,9 @@ func (o *Overview) WriteWithin(w io.Writer, width int) error {
 	if len(o.Limits) > 0 {
 		b.WriteString(wrapped("Limit of all pools: "+strings.Join(o.Limits, ", ")+" (limits of ProvisionArgs)", width) + "\n")
 	}
+	if len(o.Commitments) > 0 {
+		b.WriteString(wrapped("Commitments used: "+strings.Join(o.Commitments, ", ")+" (commitments of ProvisionArgs)", width) + "\n")
+	}
 	for _, why := range o.HeldBack {
 		b.WriteString(wrapped("Launches are held back: "+why, width) + "\n")
 	}
@@ -118,34 +121,52 @@ func (o *Overview) Money() []string {
 			launching++
 		}
 	}
-	line := plural(len(o.Nodes)-launching, "node")
-	if launching > 0 {
-		line += fmt.Sprintf(" and %s without one", plural(launching, "NodeClaim"))
-	}
-	line += fmt.Sprintf(": %s/h at list price", dollars(o.PerHour))
+	line := fmt.Sprintf("%s: %s/h at list price", withClaims(len(o.Nodes)-launching, launching, ""), dollars(o.PerHour))
 	if o.Unpriced > 0 {
 		line += fmt.Sprintf(" (the prices of %d are unknown)", o.Unpriced)
 	}
 	out := []string{line}
 	switch {
 	case o.Bound > 0:
-		spot := ""
-		if o.BoundOnSpot {
-			spot = ", on spot where pools allow it"
-		}
-		out = append(out, fmt.Sprintf("%s of pools: %s/h. Their pods cost at least %s/h on new nodes, however they are packed%s: this is %.0f %% above it. Disruption budgets and PodDisruptionBudgets, which may forbid moves, are not considered",
-			plural(o.Managed, "node"), dollars(o.ManagedPerHour), dollars(o.Bound), spot, 100*max(o.ManagedPerHour/o.Bound-1, 0)))
-	case len(o.NoBoundFor) > 0:
-		out = append(out, "What the pods would cost at least isn't known, because these types of pools' nodes have no known price: "+few(o.NoBoundFor))
-	}
-	if o.Bound > 0 && !o.BoundAt.IsZero() {
-		out[1] = "At " + o.BoundAt.Format(time.TimeOnly) + ", " + out[1]
+		out = append(out, o.Least.text())
+	case o.NoBound != "":
+		out = append(out, "What the pods would cost at least isn't known, because "+o.NoBound)
 	}
 	waiting := 0
 	for _, w := range o.Waiting {
 		waiting += w.Pods
 	}
-	return append(out, fmt.Sprintf("%s with a node, %d without", plural(o.Running, "pod"), waiting))
+	pods := fmt.Sprintf("%s with a node, %d without", plural(o.Running, "pod"), waiting)
+	if o.NoSuchNode > 0 {
+		pods += fmt.Sprintf(", %d on nodes that aren't there", o.NoSuchNode)
+	}
+	return append(out, pods)
+}
+
+// text says what the pods cost at least.
+func (l *Least) text() string {
+	out := fmt.Sprintf("%s: %s/h. Their pods cost at least %s/h on new nodes, however they are packed", withClaims(l.Managed-l.ManagedClaims, l.ManagedClaims, " of pools"), dollars(l.ManagedPerHour), dollars(l.Bound))
+	if !l.BoundAt.IsZero() {
+		out = "At " + l.BoundAt.Format(time.TimeOnly) + ", " + out
+	}
+	if l.BoundOnSpot {
+		out += ", on spot where pools allow it"
+	}
+	if above, ok := l.Above(); ok {
+		out += fmt.Sprintf(": this is %.0f %% above it", above)
+	} else {
+		out += ", without " + l.NotCounted
+	}
+	return out + ". Disruption budgets and PodDisruptionBudgets, which may forbid moves, are not considered"
+}
+
+// withClaims counts nodes, and NodeClaims that have none yet.
+func withClaims(nodes, claims int, of string) string {
+	out := plural(nodes, "node") + of
+	if claims > 0 {
+		out += fmt.Sprintf(" and %s without one", plural(claims, "NodeClaim"))
+	}
+	return out
 }
 
 // WaitingRows returns the table of pods that wait, with its heading.
@@ -157,7 +178,8 @@ func (o *Overview) WaitingRows() [][]string {
 	return rows
 }
 
-// NodeRows returns the table of nodes, with its heading. Amounts are what is requested, reserved for pods that are planned there, and free.
+// NodeRows returns the table of nodes, with its heading. Amounts are what is requested, reserved for pods that are planned there or kept for DaemonSets, and
+// free.
 func (o *Overview) NodeRows() [][]string {
 	rows := [][]string{{"NODE", "POOL", "TYPE", "CAPACITY", "ZONE", "STATE", "AGE", "$/H", "PODS", "CPU", "RESERVED", "FREE", "MEMORY", "RESERVED", "FREE"}}
 	for i := range o.Nodes {
@@ -171,12 +193,14 @@ func (o *Overview) NodeRows() [][]string {
 			age = Age(n.Age)
 		}
 		row := []string{n.Name, orDash(n.Pool), orDash(n.Type), orDash(n.CapacityType), orDash(n.Zone), n.State, age, price, fmt.Sprint(n.Pods)}
+		reserved := n.Reserved.DeepCopy()
+		Add(reserved, n.Kept)
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			free := "-" // not known before the instance type is
 			if _, known := n.Allocatable[name]; known {
 				free = Amount(name, *resource.NewMilliQuantity(n.Free(name), resource.DecimalSI))
 			}
-			row = append(row, Amount(name, n.Requested[name]), Amount(name, n.Reserved[name]), free)
+			row = append(row, Amount(name, n.Requested[name]), Amount(name, reserved[name]), free)
 		}
 		rows = append(rows, row)
 	}

@@ -70,6 +70,9 @@ func (c *Cluster) settled(a *Answer, pod *corev1.Pod) bool {
 			if !objects.Ready(n) {
 				a.section("What it waits for", "its node is not Ready yet: the kubelet starts the pod once it has registered (docs/node-unknown.md)")
 			}
+		} else {
+			a.Summary += ", and there is no such node"
+			a.section("What that means", "its node is gone, or spec.nodeName was written by hand: no kubelet runs the pod. kube-controller-manager deletes it within a minute or two; if it doesn't, delete the pod")
 		}
 	case pod.DeletionTimestamp != nil:
 		a.Kind, a.Summary = PodEnding, "is being deleted, and gets no node"
@@ -177,7 +180,7 @@ func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, pod *
 	} else {
 		a.Kind, a.Summary = PodFits, fmt.Sprintf("waits, and fits on node %s: kube-scheduler has not bound it there yet", place.Existing)
 		if _, ok := find[*corev1.Node](c.Set, "", place.Existing); !ok {
-			a.Summary = fmt.Sprintf("waits, and fits on NodeClaim %s, whose instance is starting", place.Existing)
+			a.Summary = "waits, and fits on " + c.placeText(place)
 		}
 		if name := pod.Spec.SchedulerName; unknown(&c.Settings, name) {
 			a.Summary = fmt.Sprintf("waits for scheduler %s, which places it: by kube-scheduler's filters it fits on %s", name, place.Existing)
@@ -193,6 +196,9 @@ func (c *Cluster) placed(a *Answer, r *offline.Report, place whatif.Place, pod *
 // placeText describes a place of a plan.
 func (c *Cluster) placeText(p whatif.Place) string {
 	if p.New == nil {
+		if _, ok := find[*corev1.Node](c.Set, "", p.Existing); !ok {
+			return "NodeClaim " + p.Existing + ", whose instance is starting"
+		}
 		return "node " + p.Existing + ", which is there"
 	}
 	zone := p.New.Zone
@@ -260,6 +266,7 @@ func (c *Cluster) refused(ctx context.Context, a *Answer, r *offline.Report, pod
 	if !all {
 		a.Notes = append(a.Notes, fmt.Sprintf("not all changes were tried within %s", c.Patience))
 	}
+	messages = slices.DeleteFunc(slices.Clone(messages), func(m string) bool { return strings.Contains(m, beingPlanned) }) // it has been planned, and refused
 	advice := adviceFor(append(reasons, messages...)...)
 	if !tolerated { // another refusal of that pool would remain
 		advice = withoutTaints(advice)

@@ -148,12 +148,12 @@ func TestRenewed(t *testing.T) {
 		path + "led":  `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"led"},"spec":{"holderIdentity":"a","renewTime":"2026-11-27T10:00:00.000000Z"}}`,
 		path + "free": `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"free"},"spec":{}}`}, forbidden: []string{path + "secret"}}
 	r := readerOf(t, s)
-	if at, ok := r.Renewed(t.Context(), "kube-system", "led"); !ok || !at.Equal(time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)) {
-		t.Errorf("it was renewed at %v, %v", at, ok)
+	if at, err := r.Renewed(t.Context(), "kube-system", "led"); err != nil || !at.Equal(time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)) {
+		t.Errorf("it was renewed at %v, %v", at, err)
 	}
 	for _, name := range []string{"free", "secret", "none"} {
-		if at, ok := r.Renewed(t.Context(), "kube-system", name); ok {
-			t.Errorf("%s was renewed at %v", name, at)
+		if at, err := r.Renewed(t.Context(), "kube-system", name); !at.IsZero() || (err != nil) != (name == "secret") {
+			t.Errorf("%s was renewed at %v, %v", name, at, err)
 		}
 	}
 }

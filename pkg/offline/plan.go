@@ -174,7 +174,7 @@ func (d *demand) sort() {
 		case pod.Spec.NodeName != "" && nodes[pod.Spec.NodeName]:
 			d.bound = append(d.bound, pod)
 		case pod.Spec.NodeName != "":
-			d.set.Warnings = append(d.set.Warnings, fmt.Sprintf("Pod %s/%s is on node %s, which is not in the input: it is ignored", pod.Namespace, pod.Name, pod.Spec.NodeName))
+			d.set.Warnings = append(d.set.Warnings, fmt.Sprintf("Pod %s/%s is on node %s, and there is no such node: the pod is ignored", pod.Namespace, pod.Name, pod.Spec.NodeName))
 		case objects.OfDaemonSet(pod): // its node exists, or it is created with its node
 			d.daemons = append(d.daemons, pod)
 		default:

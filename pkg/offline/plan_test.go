@@ -224,7 +224,7 @@ spec: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, valu
 			want: []string{"general m1.large on-demand eu-test-1a,eu-test-1b: shop/pay", "refused web-#-1: general: limit of cpu 4 reached: 0 left"}},
 		{name: "a pod on a node that isn't in the input", text: class + pool("general", "") +
 			"{apiVersion: v1, kind: Pod, metadata: {name: old}, spec: {nodeName: node-9, containers: [{name: c, image: c}]}}",
-			warnings: []string{"Pod default/old is on node node-9, which is not in the input: it is ignored"}},
+			warnings: []string{"Pod default/old is on node node-9, and there is no such node: the pod is ignored"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := Plan(t.Context(), set(t, tc.text), settings(t))

@@ -48,7 +48,7 @@ type Feed struct {
 	latest  *Model // never changed, only replaced; nil: nothing was read yet
 	cluster *explain.Cluster
 	// bound is the last one, of the nodes that there were then; nil: there is none yet, or the last attempt failed.
-	bound   *explain.Overview
+	bound   *explain.Least
 	changed chan struct{} // closed when latest is replaced
 }
 
@@ -198,7 +198,7 @@ func (f *Feed) once(ctx context.Context) (*explain.Cluster, *explain.Overview, e
 			next.History = f.latest.History
 		}
 		f.putBound(next)
-		next.History = extend(next.History, Point{At: next.Head.At, PerHour: next.Head.PerHour, Bound: next.Head.Bound})
+		next.History = extend(next.History, Point{At: next.Head.At, PerHour: next.Head.PerHour, Bound: next.Head.comparable()})
 	default:
 		if f.latest != nil {
 			*next = *f.latest
@@ -232,7 +232,7 @@ func (f *Feed) addBound(ctx context.Context, c *explain.Cluster, o *explain.Over
 	f.planned()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.bound = &copied; err != nil {
+	if f.bound = &copied.Least; err != nil {
 		f.bound = nil // the next one may work; the page says that it isn't known, because the last one is about nodes that have changed
 	}
 	next := *f.latest // there is one: o came with it
@@ -244,12 +244,9 @@ func (f *Feed) addBound(ctx context.Context, c *explain.Cluster, o *explain.Over
 func (f *Feed) putBound(m *Model) {
 	b := f.bound
 	if b == nil {
-		b = &explain.Overview{}
+		b = &explain.Least{}
 	}
-	m.Head.Bound, m.Head.Managed, m.Head.ManagedPerHour = b.Bound, b.Managed, b.ManagedPerHour
-	if m.Head.BoundAt = millis(b.BoundAt); m.Head.BoundAt == m.Head.At {
-		m.Head.BoundAt = 0
-	}
+	m.Head.putBound(b)
 }
 
 // plan waits until no other plan is made; planned must follow. An error means that ctx has ended.

@@ -35,14 +35,17 @@ type Head struct {
 	PerHour  float64 `json:"perHour"`
 	Unpriced int     `json:"unpriced"`
 	// Bound is what the pods of Managed nodes cost at least, ManagedPerHour what these nodes cost; 0: not known. BoundAt is when the look was that they
-	// come from; 0: they are of this one.
+	// come from; 0: they are of this one. NotCounted says which pods the bound leaves out, so that the two can't be compared; NoBound why there is none.
 	Bound          float64 `json:"bound"`
+	NotCounted     string  `json:"notCounted"`
+	NoBound        string  `json:"noBound"`
 	BoundAt        int64   `json:"boundAt"`
 	Managed        int     `json:"managed"`
 	ManagedPerHour float64 `json:"managedPerHour"`
-	// NodeCount is the number of nodes, Running of pods with a node and WaitingPods of those without one.
+	// NodeCount is the number of nodes, Running of pods with a node, NoSuchNode of those on nodes that don't exist, and WaitingPods of those without one.
 	NodeCount   int       `json:"nodeCount"`
 	Running     int       `json:"running"`
+	NoSuchNode  int       `json:"noSuchNode"`
 	WaitingPods int       `json:"waitingPods"`
 	Waiting     []Waiting `json:"waiting"`
 	HeldBack    []string  `json:"heldBack"`
@@ -82,7 +85,7 @@ type Bar struct {
 	Total    int64 `json:"total"`
 	Bound    int64 `json:"bound"`    // pods on it, without those of DaemonSets
 	Daemons  int64 `json:"daemons"`  // pods of DaemonSets on it
-	Reserved int64 `json:"reserved"` // pods that are planned there, also those of a node that is being replaced
+	Reserved int64 `json:"reserved"` // pods for which it is launched or that are planned there, also those of a node that is being replaced
 	Kept     int64 `json:"kept"`     // for pods of DaemonSets that are still to come
 	Free     int64 `json:"free"`
 }
@@ -97,7 +100,7 @@ func ModelOf(c *explain.Cluster, o *explain.Overview, notes []string) *Model {
 			claims[nc.Status.NodeName] = nc
 		}
 	}
-	bound, pending := daemonPods(c)
+	daemons := daemonPods(c)
 	typical := typicalOf(manifest.All[*karpv1.NodeClaim](c.Set))
 	for i := range o.Nodes {
 		use := &o.Nodes[i]
@@ -107,16 +110,17 @@ func ModelOf(c *explain.Cluster, o *explain.Overview, notes []string) *Model {
 		if nc != nil && !isTrue(nc, karpv1.ConditionTypeInitialized) && nc.DeletionTimestamp.IsZero() {
 			n.Boot = typical.boot(nc)
 		}
-		n.CPU = barOf(corev1.ResourceCPU, use, nc, bound[use.Name], pending[use.Name])
-		n.Memory = barOf(corev1.ResourceMemory, use, nc, bound[use.Name], pending[use.Name])
+		n.CPU = barOf(corev1.ResourceCPU, use, nc, daemons[use.Name])
+		n.Memory = barOf(corev1.ResourceMemory, use, nc, daemons[use.Name])
 		m.Nodes = append(m.Nodes, n)
 	}
 	return m
 }
 
 func headOf(c *explain.Cluster, o *explain.Overview, notes []string) Head {
-	h := Head{At: millis(c.Now), PerHour: o.PerHour, Unpriced: o.Unpriced, Bound: o.Bound, Managed: o.Managed, ManagedPerHour: o.ManagedPerHour,
-		NodeCount: len(o.Nodes), Running: o.Running, HeldBack: o.HeldBack, Notes: notes}
+	h := Head{At: millis(c.Now), PerHour: o.PerHour, Unpriced: o.Unpriced,
+		NodeCount: len(o.Nodes), Running: o.Running, NoSuchNode: o.NoSuchNode, HeldBack: o.HeldBack, Notes: notes}
+	h.putBound(&o.Least)
 	for _, w := range o.Waiting {
 		oldest := int64(0)
 		if w.Oldest > 0 {
@@ -128,42 +132,40 @@ func headOf(c *explain.Cluster, o *explain.Overview, notes []string) Head {
 	return h
 }
 
-// daemonPods returns what pods of DaemonSets request, by node: of those on it, and of those that wait for their own node.
-func daemonPods(c *explain.Cluster) (bound, pending map[string]corev1.ResourceList) {
-	bound, pending = map[string]corev1.ResourceList{}, map[string]corev1.ResourceList{}
+// putBound puts in what the pods cost at least.
+func (h *Head) putBound(l *explain.Least) {
+	h.Bound, h.NotCounted, h.NoBound, h.Managed, h.ManagedPerHour = l.Bound, l.NotCounted, l.NoBound, l.Managed, l.ManagedPerHour
+	if h.BoundAt = millis(l.BoundAt); h.BoundAt == h.At {
+		h.BoundAt = 0
+	}
+}
+
+// comparable is the bound that may be drawn beside the cost of all nodes; 0: there is none.
+func (h *Head) comparable() float64 {
+	if h.NotCounted != "" {
+		return 0
+	}
+	return h.Bound
+}
+
+// daemonPods returns what pods of DaemonSets request, by node.
+func daemonPods(c *explain.Cluster) map[string]corev1.ResourceList {
+	out := map[string]corev1.ResourceList{}
 	for _, pod := range manifest.All[*corev1.Pod](c.Set) {
-		if !objects.OfDaemonSet(pod) || objects.Ended(pod) {
+		name := pod.Spec.NodeName
+		if name == "" || !objects.OfDaemonSet(pod) || objects.Ended(pod) {
 			continue
 		}
-		into, name := bound, pod.Spec.NodeName
-		if name == "" {
-			into, name = pending, ownNode(pod)
+		if out[name] == nil {
+			out[name] = corev1.ResourceList{}
 		}
-		if into[name] == nil {
-			into[name] = corev1.ResourceList{}
-		}
-		explain.Add(into[name], resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
+		explain.Add(out[name], resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
 	}
-	return bound, pending
+	return out
 }
 
-// ownNode returns the node for which the DaemonSet controller made a pod, as it writes that; empty: none.
-func ownNode(pod *corev1.Pod) string {
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			for _, f := range term.MatchFields {
-				if f.Key == "metadata.name" && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
-					return f.Values[0]
-				}
-			}
-		}
-	}
-	return ""
-}
-
-// barOf splits a node's capacity. A NodeClaim requests the sum of its planned pods and of the DaemonSets' pods that its node will get, so that
-// what no pod accounts for yet is kept for these until the node is initialized.
-func barOf(name corev1.ResourceName, use *explain.NodeUse, nc *karpv1.NodeClaim, bound, pending corev1.ResourceList) Bar {
+// barOf splits a node's capacity.
+func barOf(name corev1.ResourceName, use *explain.NodeUse, nc *karpv1.NodeClaim, daemons corev1.ResourceList) Bar {
 	amount := func(of corev1.ResourceList) int64 {
 		q := of[name]
 		if name == corev1.ResourceCPU {
@@ -171,11 +173,8 @@ func barOf(name corev1.ResourceName, use *explain.NodeUse, nc *karpv1.NodeClaim,
 		}
 		return q.Value()
 	}
-	b := Bar{Total: amount(use.Allocatable), Daemons: amount(bound), Reserved: amount(use.Reserved), Kept: amount(pending)}
+	b := Bar{Total: amount(use.Allocatable), Daemons: amount(daemons), Reserved: amount(use.Reserved), Kept: amount(use.Kept)}
 	b.Bound = amount(use.Requested) - b.Daemons
-	if nc != nil && !isTrue(nc, karpv1.ConditionTypeInitialized) {
-		b.Kept = max(b.Kept, amount(nc.Spec.Resources.Requests)-b.Bound-b.Daemons-b.Reserved)
-	}
 	if b.Total == 0 && nc != nil { // nothing is launched yet: what was asked for is all that is known
 		b.Total = max(amount(nc.Spec.Resources.Requests), b.Bound+b.Daemons+b.Reserved+b.Kept)
 	}

@@ -414,11 +414,11 @@ func TestPatience(t *testing.T) {
 // The bound follows the cluster: one that was worked out before there were nodes is soon replaced.
 func TestBoundIsWorkedOutAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var pods atomic.Int64
+		var more atomic.Int64
 		f := NewFeed(func(context.Context) (*explain.Cluster, []string, error) {
 			objects := []client.Object{node("a")}
-			for i := range pods.Load() {
-				objects = append(objects, pod(fmt.Sprint("web-", i), "a", "ReplicaSet", "1"))
+			for i := range more.Load() {
+				objects = append(objects, node(fmt.Sprint("b-", i)))
 			}
 			return clusterOf(objects...), nil, nil
 		}, time.Second, clock.RealClock{})
@@ -428,19 +428,19 @@ func TestBoundIsWorkedOutAgain(t *testing.T) {
 			defer close(ended)
 			f.Run(ctx, true)
 		}()
-		bound := func() *explain.Overview {
+		bound := func() *explain.Least {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			return f.bound
 		}
 		<-time.After(2500 * time.Millisecond)
 		before := bound()
-		pods.Store(3)
+		more.Store(3)
 		<-time.After(boundEvery + time.Second)
 		after := bound()
 		stop()
 		<-ended
-		if before == nil || after == nil || before == after || after.Running != before.Running+3 {
+		if before == nil || after == nil || before == after || after.Managed != before.Managed+3 {
 			t.Errorf("before %+v, after %+v", before, after)
 		}
 	})
@@ -459,10 +459,16 @@ func TestBoundThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.mu.Lock()
-	f.bound = &explain.Overview{BoundAt: now.Add(-time.Minute), Bound: 0.5, Managed: 3, ManagedPerHour: 0.6}
+	f.bound = &explain.Least{BoundAt: now.Add(-time.Minute), Bound: 0.5, Managed: 3, ManagedPerHour: 0.6}
 	f.mu.Unlock()
 	if _, _, _ = f.once(t.Context()); f.latest.Head.Bound != 0.5 || f.latest.Head.BoundAt != now.Add(-time.Minute).UnixMilli() {
 		t.Fatalf("the bound isn't shown: %+v", f.latest.Head)
+	}
+	f.mu.Lock()
+	f.bound.NotCounted = "2 pods"
+	f.mu.Unlock()
+	if _, _, _ = f.once(t.Context()); f.latest.Head.NotCounted != "2 pods" || f.latest.History[len(f.latest.History)-1].Bound != 0 {
+		t.Errorf("a bound for some pods is compared with what all nodes cost: %+v, %v", f.latest.Head, f.latest.History)
 	}
 	_, changed := f.Latest()
 	f.addBound(unplanned{t.Context()}, c, o)

@@ -6,7 +6,7 @@ import "slices"
 type Point struct {
 	At      int64   `json:"at"`
 	PerHour float64 `json:"perHour"`
-	Bound   float64 `json:"bound"` // 0: not known
+	Bound   float64 `json:"bound"` // 0: not known, or not comparable
 }
 
 // mostPoints is how many points the chart has. Of more, every second one is left out.

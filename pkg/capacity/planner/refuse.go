@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
 // maxMessage limits the length of a refusal's message in bytes, and maxReason the length of one pool's part of it. maxPaused limits the text about a
@@ -322,6 +323,9 @@ func (r *run) byTopology(u *podBatch, candidates []int) string {
 		}
 		if !o.Group.Host && slices.ContainsFunc(candidates, func(b int) bool { return u.Satisfies(o, r.siteBought(b)) }) {
 			continue
+		}
+		if o.Effect == topology.Spreads && !o.Group.Host && !slices.ContainsFunc(candidates, func(b int) bool { _, ok := r.catalog.Label(b, o.Group.Key); return ok }) {
+			return fmt.Sprintf("topology spread over %s needs a label that the pool's nodes don't have", o.Group.Key)
 		}
 		if why := o.Kind.Refusal(o, &u.Batch); why != "" {
 			return why

@@ -32,6 +32,11 @@ func TestPlanOfSpread(t *testing.T) {
 			default on-demand c.2 c: map[web:1]
 			refused 1 web: default: topology spread over topology.kubernetes.io/zone with maxSkew 1 allows no domain
 			`},
+		{name: "over a label that no node has", view: func(t *testing.T) *capacity.View {
+			return viewOf(t, 2, asking("web", "cpu=800m", withSpread("foo.com/rack")), testNode("n1", "a", 4, 8))
+		}, want: `
+			refused 2 web: default: topology spread over foo.com/rack needs a label that the pool's nodes don't have
+			`},
 		{name: "nodes the pod can't use don't count, by default", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 4, asking("web", "cpu=800m", withSpread(capacity.LabelZone), on(capacity.LabelZone, "a", "b")), testNode("n1", "c", 0, 0))
 		}, want: `

@@ -71,15 +71,23 @@ function drawHead() {
   put("perHour", dollars(head.perHour));
   put("unpriced", head.unpriced ? `the prices of ${head.unpriced} are unknown` : "");
   put("bound", head.bound ? dollars(head.bound) : "-");
-  const above = head.bound ? 100 * Math.max(head.managedPerHour / head.bound - 1, 0) : 0;
-  put("above", head.bound ? `${head.boundAt ? "at " + clock(head.boundAt) + " " : ""}nodes of pools: ${dollars(head.managedPerHour)}, ${above.toFixed(0)} % above it` : "not known yet");
+  put("above", boundText());
   put("nodeCount", String(head.nodeCount));
   put("running", String(head.running));
+  put("noSuchNode", head.noSuchNode ? `and ${head.noSuchNode} on nodes that aren't there` : "");
   put("waitingPods", String(head.waitingPods));
   $("heldBack").replaceChildren(...(head.heldBack || []).map((t) => make("p", "warn", "Launches are held back: " + t)));
   $("notes").replaceChildren(...(head.notes || []).map((t) => make("p", "", "Note: " + t)));
   drawWaiting();
   drawState();
+}
+
+// boundText says what the bound is about, or why there is none.
+function boundText() {
+  if (!head.bound) return head.noBound ? "not known, because " + head.noBound : "not known yet";
+  const above = 100 * Math.max(head.managedPerHour / head.bound - 1, 0);
+  const compared = head.notCounted ? "without " + head.notCounted : above.toFixed(0) + " % above it";
+  return `${head.boundAt ? "at " + clock(head.boundAt) + ", " : ""}nodes of pools: ${dollars(head.managedPerHour)}, ${compared}`;
 }
 
 // drawState says whether what is shown is current.
