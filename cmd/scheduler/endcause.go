@@ -26,13 +26,13 @@ type endCauses struct {
 	asked map[string]*endCause // by instance ID, until the claim is gone
 }
 
-// endCause is why one instance has ended; known is false while EC2 is asked.
+// endCause is why one instance has ended. taken: EC2 took it back (a spot interruption, say). known: EC2 has answered, so that taken is right.
 type endCause struct {
 	claim        string
 	known, taken bool
 }
 
-// known reports whether taken has an answer for a claim, and asks for it if not. It has one after describeLimit at the latest.
+// known reports whether it is known why a claim's instance has ended, and asks EC2 if not. After describeLimit at the latest it counts as known.
 func (e *endCauses) known(ctx context.Context, claim string) bool {
 	c := e.claim(claim)
 	if c == nil || c.ProviderID == "" || e.decided(claim) {

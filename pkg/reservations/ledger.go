@@ -293,8 +293,8 @@ func (r *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
 	return got
 }
 
-// Apart returns the planned classes that must not share a node with the pod, which is of class c; see ledger.Apart. No plan helps a pod that
-// was refused, so it preempts.
+// Apart returns the planned classes that must not share a node with the pod, which is of class c; see ledger.Apart. A pod that
+// was refused has no plan to wait for, so it may preempt, like one with preempts.
 func (r *Ledger) Apart(uid types.UID, c *capacity.Class, preempts bool) (out map[capacity.ClassKey]bool) {
 	r.Read(func(l ledger.Reader) {
 		out = l.Apart(c, preempts || l.Refused(uid) && !l.PlannedSoon(uid, r.Now()))

@@ -16,16 +16,16 @@ type Index struct {
 	namespaces map[string]int
 }
 
-// kind says what the members of a list have in common.
+// kind says what the classes of a list have in common.
 type kind uint8
 
 const (
-	within   kind = iota // they are in the namespace
-	has                  // they are in the namespace and have the label with the value
-	hasKey               // they are in the namespace and have the label
-	repels               // a term of theirs selects pods of the namespace, whatever labels these have: it asks for no label
-	wants                // a term of theirs selects only pods of the namespace that have the label, and the value is one that it allows
-	wantsKey             // a term of theirs selects only pods of the namespace that have the label
+	within   kind = iota // their pods are in the namespace
+	has                  // their pods are in the namespace and have the label with the value
+	hasKey               // their pods are in the namespace and have the label
+	repels               // one of their terms selects all pods of the namespace: its selector is empty
+	wants                // one of their terms selects only pods of the namespace that have the label with one of some values, this one among them
+	wantsKey             // one of their terms selects only pods of the namespace that have the label
 )
 
 type listKey struct {

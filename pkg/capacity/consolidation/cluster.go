@@ -50,9 +50,9 @@ type node struct {
 	pods, own []share
 	// from are the pods that the plan brought, with the node where they are now.
 	from []arrival
-	// disruption is 1 plus the disruption costs of the pods that the plan has there; podCost is the sum of those of its own pods.
+	// disruption is what ending the node would disrupt: 1 for itself, and the disruption costs of pods. podCost is the sum of the disruption costs of own.
 	disruption, podCost float64
-	offer               int // of a new node
+	offer               int // of a new node: index of the offering that it is priced as
 	types               int // see purchase
 	// gone: the plan empties it. closed: it gets no pods.
 	gone, closed bool

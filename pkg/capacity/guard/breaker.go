@@ -50,10 +50,11 @@ type Breaker struct {
 	// Members are the workloads whose breakers a pool's breaker has replaced, and those that have failed since. If another workload
 	// waits, the probe should be for that one: its success ends the pause for all workloads but the members.
 	Members []Workload
-	// Early are the times of the early probes within the last day.
+	// Early are the times of the probes within the last day that came before Next, because something had changed (docs/guard.md).
 	Early []time.Time
 	// Tried, of a breaker that applies to all zones, are the zones in which machines failed, the latest last. Its probe should go to a
-	// zone that isn't among them, or else to the first of them, so that one bad zone doesn't keep the others closed.
+	// zone that isn't among them, or else to the first of them, so that launches in the other zones don't stay paused because
+	// of one bad zone.
 	Tried []string
 	// probes are the probes in progress, by NodeClaim; a gang has several. false: the next probe doesn't wait for this one any more, and
 	// its failure no longer counts, because it was bought before a change or another one of its gang has failed. It may still succeed.

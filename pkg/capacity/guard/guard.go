@@ -125,8 +125,9 @@ func (g *Guard) Locate(name, image, zone string) {
 	}
 }
 
-// Tick forgets what is over: breakers that closed more than a day ago, trials whose cause is gone, and open breakers for which no probe
-// was bought within a day after one was due, since what they stop is gone or needs no machines any more.
+// Tick forgets what is over: breakers that closed more than a day ago, breakers that let a workload try one machine in this pool (Trial) when it
+// fails nowhere else any more, and open breakers for which no probe was bought within a day after one was due: what they stop is gone, or needs no
+// machines any more.
 func (g *Guard) Tick(now time.Time) {
 	for _, b := range g.Breakers() {
 		k := b.Key

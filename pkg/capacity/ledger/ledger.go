@@ -138,11 +138,11 @@ type class struct {
 	refused  int       // consecutive plans that had no capacity for it
 	patient  time.Time // refusals before this time belong to the same plan
 	lost     int       // consecutive rounds of nodes that took pods of it and whose kubelets never registered
-	lostWhy  string    // what happened to the last one
+	lostWhy  string    // what happened to the nodes of the last of these rounds
 	rest     time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
 	gone     bool      // it isn't in Ledger.classes any more
 	placed   int       // how often a pod of it was assumed
-	caughtUp int       // placed at the time of the last catchUp
+	caughtUp int       // the value of placed when catchUp last looked at it
 	queued   int       // number of Queued pods
 }
 

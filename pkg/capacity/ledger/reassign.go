@@ -35,7 +35,7 @@ func (l *Ledger) Waits(launched bool) bool {
 	return false
 }
 
-// releasable reports whether a pod of the class can give the slot up: it isn't ready, has no pod or owner, and belongs to no group.
+// releasable reports whether the slot can be dropped for one elsewhere: it isn't ready, no certain pod or owner has it, and it belongs to no group.
 func (s *slot) releasable(launched bool) bool {
 	return !s.ready && !s.behind && s.pod == nil && s.owner == "" && s.group == nil && (launched || !s.node.launched)
 }

@@ -23,7 +23,7 @@ func (l *Ledger) siblings(now time.Time) func(*class) bool {
 	}
 }
 
-// endWaitsForSiblings activates refused pods whose siblings have their nodes, or wait for them too long.
+// endWaitsForSiblings has refused pods tried again that waited for pods of their class, when these have their nodes or have waited too long for them.
 func (l *Ledger) endWaitsForSiblings(due []*pod, now time.Time) {
 	waits := l.siblings(now)
 	for p := range l.among(due, func(p *pod) bool { return p.behind && !waits(p.class) }) {

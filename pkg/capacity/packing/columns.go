@@ -134,8 +134,9 @@ func (p *program) multipliers() []float64 {
 // maxProgram limits the work of solving the program once. If that is cut short, the solution is still a packing, if a dearer one.
 const maxProgram = 20e6
 
-// improve generates patterns until none is worth more than its price, or the budget of work is spent. Since the multipliers oscillate,
-// candidates are filled under values between them and centre, which improve moves to the values of the best bound found.
+// improve generates patterns until none is worth more than its candidate's price, or the budget of work is spent. What a piece is worth, when a
+// candidate is filled, lies between the program's multipliers and centre, the values of the best bound found so far, which improve updates: multipliers
+// alone change to and fro from one round to the next.
 func (g *generator) improve(p *program, centre []float64, budget int) {
 	g.end = g.workBudget.spent() + budget
 	lead := 0.6

@@ -38,10 +38,10 @@ func newRulebook(rules []Rule, items int) *rulebook {
 	return b
 }
 
-// tally is the state of the rules for one candidate.
+// tally is the state of the rules (Rule) for one candidate, by rule.
 type tally struct {
-	members []int
-	// limit is the strictest limit of the owners present, -1: no owner is present.
+	members []int // how many pieces of the rule's members the candidate holds
+	// limit is the lowest limit of the rule's owners of which the candidate holds pieces; -1: it holds none.
 	limit []int
 }
 

@@ -20,11 +20,12 @@ func Kept(c *capacity.Claim, now time.Time) bool {
 	return !c.Deleting && (!c.Initialized || now.Sub(c.InitializedAt) < KeptFor)
 }
 
-// Orders are the highest plan orders of reservations on record, by pod.
+// Orders are pods' places in plan order, by UID: the order in which a plan's placements are legal one after the other. If a pod was planned several times,
+// the last plan counts, which has the highest number.
 type Orders map[types.UID]int
 
-// OrdersOf returns the orders on the claims. A claim keeps the record of every reservation that was ever made on it, also of pods that were planned
-// for again.
+// OrdersOf returns the plan orders that the claims have on record. A claim keeps the record of every reservation that was ever made on it, also of pods
+// that were planned for again.
 func OrdersOf(claims []*capacity.Claim) Orders {
 	out := Orders{}
 	for _, c := range claims {
