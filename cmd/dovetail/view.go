@@ -54,7 +54,7 @@ func viewCommand() *cobra.Command {
 			down := &outage{clock: clock.RealClock{}, print: cmd.PrintErrf}
 			look := func(ctx context.Context) (*explain.Cluster, []string, error) {
 				c, err := f.look(ctx, cmd, manifest.Options{}, about{"", "NodeClaim", ""}, about{"", "NodePool", ""}, about{"", "Node", ""})
-				if cmd.Context().Err() == nil { // otherwise the command ends
+				if !errors.Is(context.Cause(ctx), context.Canceled) { // otherwise the command ends
 					down.looked(ctx, err)
 				}
 				if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle/pods"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
@@ -92,7 +93,7 @@ func (o *objections) kept() *consolidation.Kept {
 	}
 	np, known := o.pool()
 	switch pool := o.node.Labels[karpv1.NodePoolLabelKey]; {
-	case !known && pool != "":
+	case !known && pool != "" && !karpenter.Derived(pool): // pools of Provisioners and of ProvisionArgs are no NodePools
 		return &consolidation.Kept{Kind: consolidation.OtherReason, Message: "its NodePool " + pool + " is gone, so that no policy of a pool empties or replaces it; delete its NodeClaim if it isn't needed"}
 	case known && np.Spec.Replicas != nil:
 		return &consolidation.Kept{Kind: consolidation.Static}

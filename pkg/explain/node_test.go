@@ -10,6 +10,8 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/consolidation"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/legacy"
 	"github.com/dovetail-scheduler/dovetail/pkg/manifest"
 )
 
@@ -60,6 +62,14 @@ func TestNodeOfAPoolThatIsGone(t *testing.T) {
 	}
 	if _, err := c.NodePool("old"); err == nil || err.Error() != "there is no NodePool old any more; 1 node of it is still there" {
 		t.Errorf("the pool: %v", err)
+	}
+	derived := karpenter.PoolOfProvisioner("default")
+	c = clusterOf(nodeOf(derived, true).With(&legacy.Provisioner{ObjectMeta: metav1.ObjectMeta{Name: "default"}}))
+	if a, err := c.Node("node"); err != nil || strings.Contains(a.Summary, "gone") {
+		t.Errorf("a pool of a Provisioner: %+v, %v", a, err)
+	}
+	if _, err := c.NodePool(derived); err == nil || strings.Contains(err.Error(), "any more") {
+		t.Errorf("a pool of a Provisioner: %v", err)
 	}
 	if _, err := c.NodePool("never"); err == nil || err.Error() != "there is no NodePool never" {
 		t.Errorf("a pool that never was: %v", err)

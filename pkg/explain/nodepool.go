@@ -47,7 +47,7 @@ var poolAdvice = map[string]string{
 func (c *Cluster) NodePool(name string) (*Answer, error) {
 	np, ok := find[*karpv1.NodePool](c.Set, "", name)
 	if !ok {
-		if nodes := nodesOf(c.Set, name); len(nodes) > 0 {
+		if nodes := nodesOf(c.Set, name); len(nodes) > 0 && !karpenter.Derived(name) {
 			return nil, fmt.Errorf("there is no NodePool %s any more; %s of it %s still there", name, plural(len(nodes), "node"), map[bool]string{true: "is", false: "are"}[len(nodes) == 1])
 		}
 		return nil, missing[*karpv1.NodePool](c.Set, "NodePool", "", name)

@@ -201,6 +201,7 @@ func (n *NodeUse) rest(nc *karpv1.NodeClaim) {
 		into = n.Reserved
 	}
 	for name, more := range nc.Spec.Resources.Requests {
+		more = more.DeepCopy() // Sub may change what the NodeClaim itself has
 		for _, known := range []corev1.ResourceList{n.Requested, n.Reserved, n.Kept} {
 			more.Sub(known[name])
 		}
@@ -398,11 +399,11 @@ func (c *Cluster) AddBound(ctx context.Context, o *Overview) error {
 	case r.Pods == 0:
 		o.NoBound = "the nodes of pools have no pods but those of DaemonSets"
 	case r.Pods == len(r.Refused):
-		o.NoBound = fmt.Sprintf("no pool can have nodes for any of their %d pods now%s", r.Pods, example)
+		o.NoBound = fmt.Sprintf("a plan of new nodes alone has no place for any of their %d pods%s", r.Pods, example)
 	case o.Bound == 0:
 		o.NoBound = "a plan of new nodes for them would use what is paid for already (capacity reservations, commitments), or prices that can't be compared"
 	case len(r.Refused) > 0:
-		o.NotCounted = plural(len(r.Refused), "pod") + " that no pool can have nodes for now" + example
+		o.NotCounted = plural(len(r.Refused), "pod") + " for which a plan of new nodes alone has no place" + example
 	}
 	o.BoundOnSpot = slices.ContainsFunc(r.Nodes, func(n offline.Node) bool { return n.CapacityType == karpv1.CapacityTypeSpot })
 	return nil

@@ -86,7 +86,7 @@ func TestPlanOfPodAffinity(t *testing.T) {
 			return viewOf(t, 1, asking("web", "cpu=1500m", nearLabel("tier", "front", capacity.LabelZone), near("db", capacity.LabelZone)),
 				testNode("n1", "b", 0, 0, running("db"), running("api", labelled("tier", "front"))))
 		}, want: `
-			refused 1 web: default: no pod matches the pod affinity over topology.kubernetes.io/zone
+			refused 1 web: default: no pod on a node with the label topology.kubernetes.io/zone matches the pod affinity
 			`},
 		{name: "terms over two keys: on one node, in any zone, as no other pod matches both", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 2, asking("web", "cpu=1500m", labelled("tier", "front"), nearLabel("tier", "front", capacity.LabelZone), near("web", capacity.LabelHostname)),
@@ -97,12 +97,17 @@ func TestPlanOfPodAffinity(t *testing.T) {
 		{name: "near nothing", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 1, asking("web", "cpu=1", near("db", capacity.LabelZone)))
 		}, want: `
-			refused 1 web: default: no pod matches the pod affinity over topology.kubernetes.io/zone
+			refused 1 web: default: no pod on a node with the label topology.kubernetes.io/zone matches the pod affinity
 			`},
 		{name: "on the node of nothing", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 1, asking("web", "cpu=1", near("db", capacity.LabelHostname)), testNode("n1", "a", 4, 8, running("api")))
 		}, want: `
-			refused 1 web: default: no pod matches the pod affinity over kubernetes.io/hostname
+			refused 1 web: default: no pod on a node with the label kubernetes.io/hostname matches the pod affinity
+			`},
+		{name: "near pods, over a label that no node has", view: func(t *testing.T) *capacity.View {
+			return viewOf(t, 1, asking("web", "cpu=1", near("db", "foo.com/rack")), testNode("n1", "a", 0, 0, running("db")))
+		}, want: `
+			refused 1 web: default: pod affinity over foo.com/rack needs a label that none of the pool's possible nodes has
 			`},
 		{name: "near pods in a zone without nodes to launch", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 1, asking("web", "cpu=1", near("db", capacity.LabelZone)), testNode("n1", "z", 0, 0, running("db")))

@@ -324,8 +324,13 @@ func (r *run) byTopology(u *podBatch, candidates []int) string {
 		if !o.Group.Host && slices.ContainsFunc(candidates, func(b int) bool { return u.Satisfies(o, r.siteBought(b)) }) {
 			continue
 		}
-		if o.Effect == topology.Spreads && !o.Group.Host && !slices.ContainsFunc(candidates, func(b int) bool { _, ok := r.catalog.Label(b, o.Group.Key); return ok }) {
-			return fmt.Sprintf("topology spread over %s needs a label that the pool's nodes don't have", o.Group.Key)
+		if !o.Group.Host && !slices.ContainsFunc(candidates, func(b int) bool { _, ok := r.catalog.Label(b, o.Group.Key); return ok }) {
+			switch o.Effect {
+			case topology.Spreads:
+				return fmt.Sprintf("topology spread over %s needs a label that none of the pool's possible nodes has", o.Group.Key)
+			case topology.Attracts:
+				return fmt.Sprintf("pod affinity over %s needs a label that none of the pool's possible nodes has", o.Group.Key)
+			}
 		}
 		if why := o.Kind.Refusal(o, &u.Batch); why != "" {
 			return why

@@ -35,7 +35,7 @@ func TestPlanOfSpread(t *testing.T) {
 		{name: "over a label that no node has", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 2, asking("web", "cpu=800m", withSpread("foo.com/rack")), testNode("n1", "a", 4, 8))
 		}, want: `
-			refused 2 web: default: topology spread over foo.com/rack needs a label that the pool's nodes don't have
+			refused 2 web: default: topology spread over foo.com/rack needs a label that none of the pool's possible nodes has
 			`},
 		{name: "nodes the pod can't use don't count, by default", view: func(t *testing.T) *capacity.View {
 			return viewOf(t, 4, asking("web", "cpu=800m", withSpread(capacity.LabelZone), on(capacity.LabelZone, "a", "b")), testNode("n1", "c", 0, 0))

@@ -69,7 +69,7 @@ func (affinity) room(o *Constraint, u *Batch, node, k int, _ hosts) int {
 func (affinity) Refusal(o *Constraint, u *Batch) string {
 	switch {
 	case !u.First() && o.Group.total == 0:
-		return fmt.Sprintf("no pod matches the pod affinity over %s", o.Group.Key)
+		return fmt.Sprintf("no pod on a node with the label %s matches the pod affinity", o.Group.Key)
 	case !o.Group.Host:
 		return fmt.Sprintf("pod affinity over %s can't be met where nodes can be launched", o.Group.Key)
 	case !u.First() || o.Group.total > 0:
