@@ -18,11 +18,13 @@ import (
 )
 
 func TestPricesUnknown(t *testing.T) {
-	w := newWorld(t)
 	refused := func(*sim.Request) *sim.Fault {
 		return &sim.Fault{Code: "AccessDeniedException", Message: "not for you"}
 	}
-	allow := []func(){w.sim.Before("GetProducts", refused), w.sim.Before("DescribeSpotPriceHistory", refused)}
+	var allow []func()
+	w := newWorldAfter(t, func(s *sim.Sim) {
+		allow = append(allow, s.Before("GetProducts", refused), s.Before("DescribeSpotPriceHistory", refused))
+	})
 	w.SetNodeClass(nodeClass())
 	types := w.types("default")
 	for _, o := range typeOf(types, "m5.large").Offers {

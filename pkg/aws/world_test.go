@@ -56,6 +56,12 @@ type worldOption func(*Config, *sim.Config)
 
 func newWorld(t *testing.T, opts ...worldOption) *world {
 	t.Helper()
+	return newWorldAfter(t, func(*sim.Sim) {}, opts...)
+}
+
+// newWorldAfter prepares the simulator before anything is read from it.
+func newWorldAfter(t *testing.T, prepare func(*sim.Sim), opts ...worldOption) *world {
+	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, stop := context.WithCancel(ctx)
 	simCfg := sim.Config{Seed: 1, Speed: 1000, Cluster: "films", ClusterCA: []byte("a certificate"), Catalog: fewTypes, Policy: shippedPolicy(t)}
@@ -68,6 +74,7 @@ func newWorld(t *testing.T, opts ...worldOption) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	prepare(s)
 	aws := s.AWSConfig()
 	client := &http1{}
 	aws.HTTPClient = client.make()
