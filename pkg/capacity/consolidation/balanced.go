@@ -2,14 +2,14 @@ package consolidation
 
 import "slices"
 
-// balancedThreshold is 1/k with Karpenter's k of 2.
+// balancedThreshold is the lowest score that a move may have: 1/k, where Karpenter's k is 2.
 const balancedThreshold = 0.5
 
-// totals are what the nodes of a pool cost, and their disruption cost, as Karpenter's policy Balanced compares with. Nodes whose price is
-// unknown count in neither: Karpenter counts them with a price of zero, which makes every move look better than it is.
+// totals are the price of a pool's nodes together, in $/h, and their disruption cost: Karpenter's policy Balanced compares a move with them. Nodes
+// whose price is unknown count in neither: Karpenter counts them with a price of zero, which makes every move look better than it is.
 type totals struct{ cost, disruption float64 }
 
-// perDisruption returns what the pool costs per disruption.
+// perDisruption returns what the pool's nodes cost, in $/h, for each 1 of disruption cost.
 func (t totals) perDisruption() float64 {
 	if t.disruption <= 0 {
 		return 0

@@ -14,7 +14,7 @@ type cluster struct {
 	o      *Options
 	kinds  *kinds
 	market *market
-	// coverage is the view's; nil: there are no commitments.
+	// coverage says, as the view has it, which nodes are paid by commitments such as Savings Plans; nil: there are no commitments.
 	coverage *capacity.Coverage
 	// nodes are the candidates, in their order, then the view's other nodes, then the new nodes of the plan. existing is the number of
 	// those that are not new.
@@ -22,14 +22,15 @@ type cluster struct {
 	existing int
 	// mean is what a pod of a pool costs on average, in $/h.
 	mean map[string]float64
-	// refused are placements on existing nodes that the real filters refuse.
+	// refused are classes, each with an existing node on which kube-scheduler's filters have refused a placement of its pods.
 	refused map[refusal]bool
-	// balancedBy are the dimensions by which nodes are balanced: cpu and memory; -1: no pod requests it.
+	// balancedBy are the indexes of cpu and memory in kinds.dims: pods are placed so that both are used evenly; -1: no pod requests it.
 	balancedBy [2]int
-	// admitted says, by asks and node, whether pods may be there: 1: yes, -1: no, 0 or no slice: not known yet.
+	// admitted says, by kind.asks and by index of an existing node, whether its taints and labels admit such pods: 1: yes, -1: no, 0 or no slice: not
+	// known yet.
 	admitted [][]int8
-	counted  []share // reused
-	// zones are the nodes of pools that balance zones, as the plan's moves leave them.
+	counted  []share // memory that candidate reuses
+	// zones counts the nodes of pools that balance zones, by zone, as the moves that are priced so far leave them; nil: no pool does.
 	zones *zones
 }
 
@@ -42,25 +43,26 @@ type refusal struct {
 type node struct {
 	view *capacity.Node // nil: it is new
 	c    *Candidate     // nil: it is new or not managed
-	// price is what keeping it costs; 0: unknown, or not managed.
+	// price is what keeping it costs, in $/h; 0: unknown, or not managed.
 	price float64
-	free  []int64
-	size  []int64
-	// pods are all reschedulable pods that the plan has there; own are those that are there now, in the same order as kinds.
+	// free is what the plan's pods leave free, size what the node can hold, both by dimension (kinds.dims).
+	free []int64
+	size []int64
+	// pods are the reschedulable pods that are on the node after the moves planned so far; own are those that are there now. Both are sorted by kind.
 	pods, own []share
-	// from are the pods that the plan brought, with the node where they are now.
+	// from are those of pods that are on another node now.
 	from []arrival
 	// disruption is what ending the node would disrupt: 1 for itself, and the disruption costs of pods. podCost is the sum of the disruption costs of own.
 	disruption, podCost float64
-	offer               int // of a new node: index of the offering that it is priced as
-	types               int // see purchase
+	offer               int // of a new node: index in market.offers of the offering that it is priced as; -1: it exists
+	types               int // of a new spot node: as how many instance types it must be possible to launch it; 0: any number
 	// gone: the plan empties it. closed: it gets no pods.
 	gone, closed bool
-	parent       int32 // of the set of nodes that are one move, see joins.go
-	joined       int32 // size of the set, at its root
+	parent       int32 // the next node on the way to the root of the set of nodes that are one move (joins.go); -1: it is in no such set
+	joined       int32 // at the root of a set: how many existing nodes the set has
 }
 
-// arrival is pods of a kind that the plan brings from the node where they are now.
+// arrival is n pods of a kind that the plan brings to a node; origin is the index of the node where they are now.
 type arrival struct {
 	kind, origin, n int32
 }
@@ -103,7 +105,7 @@ func newCluster(view *capacity.View, candidates []Candidate, o *Options, mem *me
 	return c
 }
 
-// once returns the coverage once the nodes that have to go have left.
+// once returns what commitments will cover when the nodes that have to go have left.
 func (c *cluster) once() *capacity.Coverage {
 	var leaving []string
 	for i := range c.nodes {
@@ -117,7 +119,7 @@ func (c *cluster) once() *capacity.Coverage {
 	return c.coverage.Without(leaving)
 }
 
-// list returns what a node costs where what a commitment pays for counts, too.
+// list returns what a node would cost, in $/h, if no commitment paid for it.
 func (c *cluster) list(n *node) float64 {
 	if c.coverage == nil {
 		return n.price
@@ -147,7 +149,7 @@ func (c *cluster) candidate(x *Candidate, n *capacity.Node) node {
 		c.kinds.all[k].weight += max(0, p.Cost)
 	}
 	c.counted = own
-	shares := append(make([]share, 0, 2*len(own)+4), own...) // the plan puts some more on most nodes
+	shares := append(make([]share, 0, 2*len(own)+4), own...) // with space for more: the plan puts pods of other kinds on most nodes
 	out.own, out.pods = shares[:len(own):len(own)], append(shares[len(own):], own...)
 	return out
 }
@@ -155,7 +157,7 @@ func (c *cluster) candidate(x *Candidate, n *capacity.Node) node {
 // known reports whether a price is known.
 func known(price float64) bool { return price >= 0 && !math.IsInf(price, 1) }
 
-// measure turns capacities into numbers, once all kinds are known.
+// measure sets what depends on all kinds: what nodes have, by dimension, the mean price of a pool's pods, and the mean disruption cost of a kind's.
 func (c *cluster) measure() {
 	for i, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		c.balancedBy[i] = slices.Index(c.kinds.dims.Resources, name)
@@ -190,7 +192,7 @@ func (c *cluster) measure() {
 	c.admitted = make([][]int8, len(c.kinds.asks))
 }
 
-// worth returns what the pods on a node are worth, in $/h.
+// worth returns what the pods on a node are worth, in $/h: what they would cost on the cheapest nodes for all pods (market.value).
 func (c *cluster) worth(n *node) float64 {
 	sum := 0.0
 	for _, s := range n.pods {
@@ -293,7 +295,7 @@ func fits(free, need []int64) bool {
 	return true
 }
 
-// shortage returns what most of the nodes that pods of a kind may be on are short of; empty: nothing.
+// shortage returns the resource of which most of the nodes that admit pods of a kind have less free than one pod needs; empty: none.
 func (c *cluster) shortage(kind int32) string {
 	need := c.kinds.all[kind].need
 	short := make([]int, len(need))

@@ -9,14 +9,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// draft is a move that is still being put together: the nodes that it empties together, and for each of their pods the node where the plan's
-// steps leave it in the end, whatever nodes they take it over.
+// draft is a move that is still being put together: the nodes that it empties together, and for each of their pods the node where it is after all
+// steps of the plan, even if earlier steps put it on other nodes.
 type draft struct {
-	nodes []int32 // to be emptied
-	added []int32 // new
+	nodes []int32 // the nodes to be emptied, as indexes of cluster.nodes
+	added []int32 // the new nodes, likewise
 	Move
 	launches []launch
-	short    string // minValues that can't be met, or why a new node can't be bought for this move
+	short    string // which minValues can't be met, or why a new node can't be bought for this move; empty: nothing is in the way
 	made     bool   // it is proposed
 }
 
@@ -26,8 +26,8 @@ type launch struct {
 	offers []int
 }
 
-// collapse turns the plan's steps into moves, in order of their first nodes; of is, for each node that is emptied, its move. finish sets
-// the new nodes and placements later.
+// collapse turns the plan's steps into moves, in order of their first nodes; of has, by index of an existing node, the move that empties it. finish
+// sets the new nodes and placements later.
 func (p *plan) collapse() (out, of []*draft) {
 	c := p.c
 	of = make([]*draft, c.existing)
@@ -60,7 +60,7 @@ func (p *plan) collapse() (out, of []*draft) {
 	return out, of
 }
 
-// finish sets the new nodes of the moves that are made, and their placements, in order of the new places. of is collapse's.
+// finish sets the new nodes of the moves that are made, and their placements, in order of the new places. of is what collapse returned.
 func (p *plan) finish(made, of []*draft) {
 	c := p.c
 	for _, d := range made {
@@ -178,7 +178,7 @@ func (c *cluster) restarts(x *Candidate) float64 {
 	return hours * c.mean[x.Pool]
 }
 
-// overlap returns what it costs that old and new nodes are paid at the same time; where a restart costs nothing, that doesn't either.
+// overlap returns what counts as cost of paying old and new nodes at the same time, which is dollars; in a pool where a restart costs nothing: 0.
 func (c *cluster) overlap(x *Candidate, dollars float64) float64 {
 	if policy, _ := c.policy(x); policy.RestartCost == 0 {
 		return 0
@@ -187,7 +187,7 @@ func (c *cluster) overlap(x *Candidate, dollars float64) float64 {
 }
 
 // launched returns what may be launched for a new node of the plan. tight: only what has the lowest price. even: in a pool that balances zones, only
-// what is in the zone that this prefers.
+// what is in the zone that is best for the balance.
 func (p *plan) launched(at int32, ceiling float64, tight, even bool, r rule) (offers []int, short string) {
 	m, n, most := p.c.market, &p.c.nodes[at], ceiling
 	flexible := max(n.types, 1)

@@ -49,7 +49,7 @@ func (s *pass) urgency(d *draft) int {
 	return 2
 }
 
-// turnOf returns the place of a move among those for reasons with a budget; 0: it has none.
+// turnOf returns the place of a move among the moves that have to be made for reasons with a budget; 0: it is none of these.
 func (s *pass) turnOf(d *draft) int {
 	first := 0
 	for _, at := range d.nodes {

@@ -9,24 +9,24 @@ import (
 // compared is how many fitting nodes are compared for a pod.
 const compared = 32
 
-// receivers are the nodes that may get pods, in the order in which they are tried: first those that can never be emptied, then the others,
-// those first whose pods are worth most of their price. Capacity only shrinks while a plan is made, so a node that has none left for a
-// kind, or takes none, leaves the kind's line for good.
+// receivers are the nodes that may get pods, in the order in which they are tried: first those that can never be emptied, then the others by
+// the part of their price that their pods are worth, the largest first. Capacity only shrinks while a plan is made, so a node that has none left
+// for a kind, or takes none, leaves the kind's line for good.
 //
 // A trial reads the first nodes of a line for each kind of its pods, and leaves everything as it was; a plan makes thousands of trials, and
 // only those that are carried out change a few nodes each. A line therefore keeps what it knows of a node until that node changes.
 type receivers struct {
 	c     *cluster
 	order []int32
-	// free is what the nodes in order have free, without counting what the present trial has put there. most is, per block and dimension,
-	// the most that a node of the block had free in the beginning.
+	// free is what the nodes in order have free, by node and dimension, without counting what the present trial has put there. most is, by
+	// block and dimension, the most that a node of the block had free in the beginning.
 	free, most []int64
 	blocks     int
 	lines      []*line // by kind; nil: not needed yet
 	marks      []mark  // by node
 
-	stamp  int32    // of the trial that is being made
-	window []choice // reused
+	stamp  int32    // number of the trial that is being made
+	window []choice // the nodes that are compared; its memory is reused
 }
 
 // block is how many nodes can be passed over at once if a pod fits none of them.
@@ -36,9 +36,9 @@ const block = 16
 type mark struct {
 	// position is the node's place in order; -1: it has none.
 	position int32
-	// changed counts how often the plan has changed it.
+	// changed counts how often the plan has changed the node.
 	changed int32
-	// excluded and touched are stamps of trials: the last one that emptied it, and the last one that put pods on it.
+	// excluded is the number (receivers.stamp) of the last trial that emptied the node, touched that of the last one that put pods on it.
 	excluded, touched int32
 }
 
@@ -46,13 +46,13 @@ type mark struct {
 type line struct {
 	nodes []choice
 	next  int // the position in the receivers' order that is looked at next
-	begun int // how many receivers there were when it was begun; those added since are in the line before they are looked at
+	begun int // how many receivers there were when the line was begun; later ones are appended without a check, which look makes
 }
 
 // choice is a node's place in a line, or among those that are compared.
 type choice struct {
 	at int32
-	// version is mark.changed of when score was found; -1: it hasn't been.
+	// version is the node's mark.changed at the time when score was computed; -1: it hasn't been.
 	version int32
 	// score is how badly balanced and empty another pod of the kind leaves the node.
 	score float64
@@ -164,8 +164,8 @@ func (r *receivers) extend(l *line, kind int32) bool {
 // place is pods that a trial puts on a node.
 type place struct{ at, kind, n int32 }
 
-// fill puts pods of a kind on existing capacity, appends where to log, and returns how many are left over. join reports whether the pods
-// may go to a new node of the plan, which makes one move of theirs and of the one that launches it; nil: they may.
+// fill puts pods of a kind on existing capacity, appends to log where, and returns how many are left over. join reports whether the pods may go
+// to a new node of the plan, which makes one move of the move that empties their node and the one that launches the new node; nil: they may.
 func (r *receivers) fill(s share, log []place, join func(at int32) bool) ([]place, int32) {
 	kind := &r.c.kinds.all[s.kind]
 	if kind.fixed {
@@ -199,7 +199,7 @@ func (r *receivers) fill(s share, log []place, join func(at int32) bool) ([]plac
 	return log, left
 }
 
-// look appends the i-th node of a kind's line to those that are compared, if it takes a pod. It returns the number of the next one.
+// look appends the i-th node of a kind's line to those that are compared, if it takes a pod. It returns the index of the next one.
 func (r *receivers) look(l *line, i int, kind int32, join func(at int32) bool) (next int) {
 	x := &l.nodes[i]
 	m, k := &r.marks[x.at], &r.c.kinds.all[kind]

@@ -55,8 +55,8 @@ func (s *pass) emptyForced() {
 type turns struct {
 	order []string
 	pools map[string][]int32
-	// canaries are the roll-outs of which a node is launched in this pass. larger is, by roll-out, the node that needs the fewest new ones,
-	// if each needs more than one: it is emptied last, if no node could be replaced by a single new one.
+	// canaries are the roll-outs of which a canary is launched in this pass. larger is, by roll-out, the node in whose place the fewest new nodes are
+	// needed, among those that need more than one: it is emptied last, and only if no node could be replaced by a single new one.
 	canaries map[string]bool
 	larger   map[string]larger
 }
@@ -153,8 +153,8 @@ func (s *pass) emptyTogether(w *turns, part []int32) bool {
 	return true
 }
 
-// canary returns the roll-out of which a trial launches the canary; empty: of none. If the trial can't be carried out, kept says why:
-// several nodes at a time are launched only where it is known that such nodes work.
+// canary returns the roll-out of which a trial launches the canary, the first new node, which has to prove that such nodes work; empty: of none. If
+// the trial can't be carried out, kept says why: several nodes at a time are launched only where it is known that such nodes work.
 func (s *pass) canary(w *turns, t *trial) (canary string, kept Kept) {
 	c := s.plan.c
 	for i := range t.buys {

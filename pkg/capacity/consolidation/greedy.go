@@ -9,12 +9,12 @@ import (
 // they have paid: with an hour, evictions are a tenth more and the day costs no less (test/consolidation day).
 const longest = 40 * time.Minute
 
-// attempt is a node to be emptied, with the score that emptying it may have: an upper bound or, with a trial, that of the trial.
+// attempt is a node to be emptied, with the score that emptying it may have: an upper bound or, with a trial, the score of the trial.
 type attempt struct {
 	at    int32
 	score float64
 	t     *trial
-	step  int // at which the trial was made
+	step  int // plan.steps when the trial was made
 }
 
 // attempts are a heap, the highest score first; among equals the order is that of the nodes.
@@ -117,8 +117,8 @@ func (p *plan) singles(nodes []int32) {
 	}
 }
 
-// least returns what emptying the node must save per disruption to be worth it at all; threshold is the part of it that is the policy
-// Balanced's.
+// least returns what emptying the node must save per disruption, in $/h, to be worth it at all; threshold is what the policy Balanced alone asks
+// for, 0 with other policies.
 func (p *plan) least(n *node) (least, threshold float64) {
 	policy, _ := p.c.policy(n.c)
 	if policy.Consolidate == Balanced {

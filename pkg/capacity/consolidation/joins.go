@@ -43,7 +43,7 @@ func (c *cluster) roots(out []int32, from []int32) []int32 {
 	return out
 }
 
-// together returns how many existing nodes a move would empty that joins these sets and that of a node; -1: no node.
+// together returns how many existing nodes would be emptied by a move that joins the sets with these roots and, unless at is -1, the set of node at.
 func (c *cluster) together(roots []int32, at int32) int32 {
 	n, own := int32(0), int32(-1)
 	if at >= 0 {

@@ -37,8 +37,8 @@ const (
 	Full            Kind = "Full"            // there is no capacity anywhere for Pod, and no new node may be launched for it; Resource is short
 	Dearer          Kind = "Dearer"          // the cheapest other place for its pods costs Cheapest, it costs Price; Message says why less isn't enough
 	NotWorth        Kind = "NotWorth"        // Saves is too little for Cost: it would take longer than 40 minutes to pay back
-	Unbalanced      Kind = "Balanced"        // Score is below Threshold
-	Paying          Kind = "Paying"          // Accrued of Cost
+	Unbalanced      Kind = "Balanced"        // with the policy Balanced a move needs a score of Threshold, and has Score
+	Paying          Kind = "Paying"          // the move costs Cost, and waiting for it has not cost as much yet: only Accrued
 	Budget          Kind = "Budget"          // the disruption budget for Reason allows no more nodes
 	Limit           Kind = "Limit"           // new nodes would exceed a limit of the pool Name
 	TotalLimit      Kind = "TotalLimit"      // new nodes would exceed the limit of all pools together

@@ -15,33 +15,36 @@ import (
 )
 
 // kind is reschedulable pods that a plan can't tell apart. Pods of different classes are of one kind if they need the same and may go to the
-// same places; pods of one class are of different kinds if what they have now must not get worse (pins, preferences).
+// same places; pods of one class are of different kinds if what they have now must not get worse (their topology domain, preferences).
 type kind struct {
-	asks int // index into kinds.asks
+	asks int // index in kinds.asks of what its pods ask of a node's labels and taints
 	// need is what a pod takes of an existing node. A pod that another scheduler binds takes twice as much, since it may go elsewhere.
 	need []int64
-	// least is the weight of the preferred node terms that a new place must satisfy: what the present one does.
+	// least is the sum of the weights of the preferred node terms that the present node satisfies. A new one must satisfy as much.
 	least  int32
 	class  *capacity.Class // of one of the pods
 	sample capacity.PodRef
-	// most is how many may share a node; apart are other kinds that must not be on the same node.
+	// most is how many of its pods may share a node; apart are other kinds that must not be on the same node.
 	most  int
 	apart []int32
-	// mates: its pods prefer not to share a node, and most is how many of them do now. Those of other kinds of the class count, too.
+	// mates: its pods prefer not to share a node with others of their class. So that no more of them do than now, most is how many pods of the class
+	// are on the node now, and the class's other kinds are in apart.
 	mates bool
 	// alone: its pods prefer not to share a node with those of certain other classes, and don't now.
 	alone bool
 	// fixed: its pods depend on others on their node and are not planned elsewhere; prefers: they only prefer to be with these.
 	fixed, prefers bool
-	count          int
+	count          int // of its pods on all candidates
 	// weight is the mean disruption cost of its pods.
 	weight float64
 
-	// all are the catalog's candidates that may be bought for it, may the same among market.offers.
+	// all are the offerings that may be bought for it, as indexes of the catalog's candidates; may are those worth buying, as indexes of market.offers.
 	all, may packing.Bits
-	// value is what a pod is worth in $/h, floor the part of it that a lower bound may count.
+	// value is what a pod is worth, in $/h: its share of the cheapest nodes for all pods. floor is what a pod counts, in $/h, in a lower bound of
+	// what new nodes for some pods cost.
 	value, floor float64
-	// id is equal in different passes for kinds that a packing can't tell apart; rank is the kind's place in an order of them.
+	// id is the same in all passes for kinds that a packing can't tell apart, so that packings can be kept; rank is the kind's place in an order that
+	// doesn't depend on earlier passes.
 	id, rank int32
 }
 
@@ -61,16 +64,17 @@ func (k *kind) why() string {
 // share is a number of pods of one kind.
 type share struct{ kind, n int32 }
 
-// kinds are the kinds of a pass, and how to find that of a pod.
+// kinds are the kinds of a pass, and what is needed to find the kind of a pod.
 type kinds struct {
 	dims *catalog.Dims
 	all  []kind
 	asks []catalog.Asks
-	// plain are the kinds of classes all of whose pods are of one kind; last is the one that was asked for last.
+	// plain are the kinds of classes all of whose pods are of one kind. last is the class of these that was looked up last, lastKind its kind: the next
+	// pod is often of the same class.
 	plain    map[capacity.ClassKey]int32
 	last     *capacity.Class
 	lastKind int32
-	// pinned are those of classes whose pods depend on where they are now; domains are the topology keys that matter for this, by class.
+	// pinned are the kinds of pods that depend on where they are now; domains are the topology keys that matter for this, by class.
 	pinned  map[pinned]int32
 	domains map[capacity.ClassKey][]string
 	byKey   map[string]int32

@@ -16,17 +16,17 @@ type market struct {
 	kinds   *kinds
 	catalog *catalog.Catalog
 	daemons *catalog.DaemonSets
-	// offers are the catalog's candidates worth buying, cheapest first; sold are the same for the packing.
+	// offers are the offerings worth buying, cheapest first, as indexes of the catalog's candidates; sold are the same, in this order, for the packing.
 	offers []int
 	sold   []packing.Candidate
-	// left is what is left of limits and capacity reservations.
+	// left is what is left of limits, capacity reservations and commitments, by the catalog's budgets.
 	left    []int64
-	settled bool // see settle
-	// covered are the offers that a commitment pays for. credit is the part of left that nodes use which have to go, by budget: only what is bought
-	// in place of such nodes may count on it.
+	settled bool // kinds may use only offers that have been available for a while
+	// covered are the offers that a commitment pays for, as indexes of offers. credit is, by budget, the part of left that nodes use which have to go:
+	// only what is bought in place of such nodes may count on it.
 	covered packing.Bits
 	credit  map[int]int64
-	bound   float64
+	bound   float64 // lower bound, in $/h, of what nodes for all pods cost; 0: unknown
 	memory  *memory
 	scratch []int64
 }
@@ -34,16 +34,16 @@ type market struct {
 // memory is what is computed about offerings and kept between passes. It changes no answer.
 type memory struct {
 	catalog catalog.Memory
-	offers  string // the offers for which ids and packs are valid
-	ids     map[string]int32
-	packs   map[string]*packed
+	offers  string             // the offers for which ids and packs are valid
+	ids     map[string]int32   // kind.id, by what the packing knows of a kind
+	packs   map[string]*packed // packings, by the pods that were packed and the number of offers
 }
 
-// packed is a packing of pods in new nodes. A load's Candidate is the index of an offer, a share's Item that of an entry in what was packed.
+// packed is a packing of pods in new nodes. A load's Candidate is an index of market.offers, a share's Item an index of the pods that were packed.
 type packed struct {
 	loads []packing.Load
-	cost  float64
-	whole bool // all pods have a place
+	cost  float64 // of the new nodes, in $/h
+	whole bool    // all pods have a place
 }
 
 // maxPacks limits how many packings, and ids, are kept.
@@ -187,15 +187,16 @@ func (m *market) order() []string {
 	return keys
 }
 
-// settle leaves out the offers that were unavailable a short time ago, for the nodes that needn't be emptied. What pods are worth stays the same.
+// settle forbids the offers that were unavailable a short time ago, before the moves are planned that needn't be made. What pods are worth stays the
+// same.
 func (m *market) settle() {
 	if m.settled = slices.ContainsFunc(m.offers, func(b int) bool { return !m.allowed(rule{settled: true}, b) }); m.settled {
 		m.identify(m.order())
 	}
 }
 
-// value sets what pods are worth, and gives kinds their ids. A packing depends on what pods are worth, so kinds with equal keys whose pods
-// are worth different amounts (in different passes) get different ids.
+// value sets what pods are worth (kind.value), and gives kinds their ids. A packing depends on what pods are worth, so kinds with equal keys whose
+// pods are worth different amounts (in different passes) get different ids.
 func (m *market) value(keys []string) {
 	p := &packing.Problem{Candidates: m.sold}
 	for i := range m.kinds.all {
@@ -323,7 +324,8 @@ func (m *market) serves(offer int, pods []share) bool {
 	return true
 }
 
-// withdrawCredit takes back what nodes that have to go use of commitments: nothing else may count on it, since they are still there.
+// withdrawCredit takes what nodes that have to go use of commitments out of what is left: these nodes are still there, so only what is bought in
+// their place may count on it.
 func (m *market) withdrawCredit() {
 	for budget, amount := range m.credit {
 		m.left[budget] -= amount
@@ -331,7 +333,8 @@ func (m *market) withdrawCredit() {
 	clear(m.credit)
 }
 
-// packable returns the offers that a packing may use for a kind. A packing knows no budgets, so it uses no commitments.
+// packable returns the offers that a packing may use for a kind: none that a commitment pays for, since a packing doesn't know how much a commitment
+// has left.
 func (m *market) packable(k *kind) packing.Bits {
 	if !m.covered.Any() {
 		return k.may
@@ -368,7 +371,7 @@ func (m *market) pack(pods []share, n int) *packed {
 	return out
 }
 
-// rules returns how many pods of limited kinds may share a node.
+// rules tells the packing how many pods of a kind may share a node, where that is limited, and which kinds may not share one.
 func (m *market) rules(pods []share) []packing.Rule {
 	var out []packing.Rule
 	for i, s := range pods {

@@ -29,10 +29,10 @@ type Move struct {
 	Reason Reason
 	// New are the nodes to launch first. Their IDs are unique within the proposal.
 	New []*capacity.PlannedNode
-	// Placements are the places where the reschedulable pods go in the end, whatever nodes the plan took them over. Only pods that don't
-	// count (Pod.Cost), those of empty nodes, may have none.
+	// Placements are the places where the reschedulable pods go in the end, even if the plan put them on other nodes at first. Only the pods of empty
+	// nodes, which don't count (Pod.Cost), may have none.
 	Placements []capacity.Placement
-	// Saves is the price of Nodes less that of New, in $/h, with the dearest offering of each new node.
+	// Saves is the price of Nodes less that of New, in $/h, if each new node is launched as the dearest offering that it may be.
 	Saves float64
 	// Ceiling is the most that all new nodes together may cost, in $/h, for the move to save anything. If it is forced: +Inf, or what its rule allows.
 	Ceiling float64

@@ -41,7 +41,7 @@ type Policy struct {
 	// Canary is the name of a roll-out, if it isn't known yet whether new nodes of the pool work: all pools with the same name together
 	// launch only one node at a time, and only for nodes that have to go. Empty: it is known.
 	Canary string
-	// Held is why not even that one may be launched now; empty: it may.
+	// Held is why not even this one node may be launched now; empty: it may.
 	Held string
 }
 

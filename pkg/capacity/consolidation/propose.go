@@ -83,12 +83,13 @@ type pass struct {
 	plan  *plan
 	out   *Proposal
 	moves []*draft // that are proposed
-	// now are the candidates that may be emptied, free those of them for which that costs nothing. later are those that may not yet.
+	// now are the candidates that may be emptied now to save money, free those of them that may be emptied without cost. later are those that may be
+	// emptied only later. empty are those without pods that count, forced those that have to go.
 	now, free, later []int32
 	empty, forced    []int32
-	left             map[string]map[Reason]int
-	done             map[int32]bool // nodes that have a move
-	turn             map[int32]int  // of nodes that have to go: in which order the plan empties them
+	left             map[string]map[Reason]int // how many more nodes the budgets allow to disrupt, by pool
+	done             map[int32]bool            // nodes that have a move
+	turn             map[int32]int             // of nodes that have to go for a reason with a budget: 1 for the first that the plan empties, and so on
 }
 
 // sort divides the candidates by what may happen to them.
@@ -199,7 +200,8 @@ func (s *pass) propose(d *draft, reason Reason) {
 	}
 }
 
-// settle keeps moves that may wait apart from forced ones: they use no new nodes of these, and empty no node that gets pods from these.
+// settle keeps the moves that may wait apart from forced moves: pods of the former go to no new node of a forced move, and the former empty no node
+// that gets pods from a forced move.
 func (s *pass) settle() {
 	c := s.plan.c
 	for at := c.existing; at < len(c.nodes); at++ {

@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// leavingMost is how many times the price of nodes that leave spot capacity the new ones may cost: the cloud may not reclaim it after all.
+	// leavingMost: where the cloud recommends to leave spot capacity, the new nodes may cost this many times the price of the old ones, and no more,
+	// since the cloud may not reclaim the old ones after all.
 	leavingMost = 1.5
-	// settlesAfter is how long spot capacity has to be available again until it is no longer Unsettled. What a return to it would have
+	// settlesAfter is how long spot capacity has to be available again until it is no longer Unsettled. What a return to spot capacity would have
 	// saved in this time counts as accrued.
 	settlesAfter = 30 * time.Minute
 )
@@ -59,8 +60,8 @@ func (m *market) allowed(r rule, b int) bool {
 	return r == rule{} || r.allows(&m.catalog.Candidates[b].Offer)
 }
 
-// returns reports whether a move takes nodes to spot capacity all of which were bought on demand only for want of it (Candidate.ReturnsAt).
-// why is why the move can't be made now; without a kind: it can.
+// returns reports whether a move launches spot capacity in place of nodes all of which were bought on demand only because no spot capacity was
+// available (Candidate.ReturnsAt). why is why the move can't be made now; without a kind: it can.
 func (s *pass) returns(d *draft) (all bool, why Kept) {
 	m := s.plan.c.market
 	spot := slices.ContainsFunc(d.launches, func(l launch) bool { return m.spot(s.plan.c.nodes[l.at].offer) })

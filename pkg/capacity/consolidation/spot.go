@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// alike is how much dearer than the cheapest an offering on demand may be to be an alternative to it.
+// alike is the part of the cheapest offering's price by which an on-demand offering may be dearer and still be an alternative to the cheapest.
 const alike = 0.01
 
 // spotPrice returns the price of the dearest of the spot offerings that a new node may become. In place of spot nodes alone it has to have
@@ -107,11 +107,11 @@ func (m *market) usesMore(b, a int) bool {
 // selection are the first candidates, in order of price, until there are enough.
 type selection struct {
 	market   *market
-	flexible int
-	n        int
-	cheapest float64
+	flexible int     // of how many instance types spot candidates may be
+	n        int     // number of candidates
+	cheapest float64 // price of the first candidate, in $/h
 	types    map[*capacity.InstanceType]bool
-	closed   bool
+	closed   bool // there are enough
 }
 
 // full reports whether there are enough without b, which isn't cheaper than any of them.

@@ -10,11 +10,11 @@ import (
 
 // trial is what emptying some nodes would mean: where their pods would go, and what would be bought.
 type trial struct {
-	from   []int32
-	rule   rule // what may be bought
+	from   []int32 // the nodes
+	rule   rule    // what may be bought
 	placed []place
 	buys   []purchase
-	// saves is in $/h, disruption counts nodes and pods that would move.
+	// saves is the price of the nodes less that of what would be bought, in $/h. disruption is 1 for each node and the disruption costs of its pods.
 	saves, disruption float64
 	// kept is why the nodes can't be emptied; empty kind: they can.
 	kept Kept
@@ -37,10 +37,10 @@ func (t *trial) cost() float64 {
 
 // purchase is a new node with pods.
 type purchase struct {
-	offer int
+	offer int // index of market.offers
 	pods  []share
-	price float64 // of the dearest offering that it may become
-	// types is how many instance types a new spot node's offerings must have if it replaces only spot nodes; 0: another node.
+	price float64 // of the dearest offering that it may become, in $/h
+	// types is, for a spot node that replaces only spot nodes, as how many instance types it must be possible to launch it; 0: any number.
 	types int
 }
 
@@ -51,13 +51,13 @@ type plan struct {
 	totals map[string]totals
 	// kept is why nodes are kept, by node.
 	kept []Kept
-	// steps is how many trials were carried out; at the same number a node's trial has the same result.
+	// steps is how many trials were carried out. As long as it stays the same, another trial of the same node would have the same result.
 	steps int
 	// most is how many existing nodes one move may empty.
 	most int32
 	// separate: no pods go to new nodes that earlier moves of the pass buy.
 	separate bool
-	// leftover, order, placed, roots and sources are reused.
+	// Working memory of try and commit, which each of their calls overwrites.
 	leftover, order []share
 	placed          []place
 	roots           []int32
@@ -148,7 +148,7 @@ func (p *plan) hopeless(t *trial, limit, least float64) (low float64, why Kept, 
 	}
 	m, forced := p.c.market, math.IsInf(limit, 1)
 	if !forced {
-		for _, s := range p.order { // its scheduler may put its pods anywhere, also on the new node, which is bought for others
+		for _, s := range p.order { // another scheduler may put its pods anywhere, also on the new node, which is bought for other pods
 			if k := &m.kinds.all[s.kind]; k.class.ByOthers {
 				return 0, Kept{Kind: Unmovable, Pod: k.sample, Message: "another scheduler places it, so the node isn't replaced"}, true
 			}
@@ -174,7 +174,7 @@ func (p *plan) hopeless(t *trial, limit, least float64) (low float64, why Kept, 
 }
 
 // buy finds new nodes for the pods left over that cost less than limit, and returns what they cost. If the score would be below least even
-// at the lower bound of their price, it returns that.
+// at the lower bound of their price, it returns this bound.
 func (p *plan) buy(t *trial, limit, least float64) (float64, Kept) {
 	if low, kept, hopeless := p.hopeless(t, limit, least); hopeless {
 		return low, kept
@@ -319,7 +319,7 @@ func (p *plan) commit(t *trial) {
 	}
 }
 
-// collect sets sources to the pods of the nodes by kind, with the nodes where they are now.
+// collect sets sources to the pods that the plan has on the nodes, sorted by kind, with the nodes where they are now.
 func (p *plan) collect(from []int32) {
 	p.sources = p.sources[:0]
 	for _, at := range from {

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// zones are the pools that balance zones (Pool.ZoneBalance), and where their nodes are when the moves that have been priced so far are made.
+// zones are the pools that balance zones (Pool.ZoneBalance), and how many nodes they have in each zone when the moves priced so far are made.
 //
 // Provisioning buys a node that costs a little more for the sake of even zones. If consolidation replaced it by the cheapest one, the zones would become
 // uneven, and the next node would cost more again: nodes would be replaced without end. Therefore what the pool tolerates is no saving (worth), and
@@ -40,8 +40,8 @@ func (z *zones) pool(name string) *capacity.Pool {
 	return z.pools[name]
 }
 
-// worth returns the price, in $/h, below which a node may be replaced. A new node of the plan has the lowest price that it may have, so for that one
-// nothing is tolerated.
+// worth returns the price, in $/h, below which a node may be replaced. A new node of the plan has the lowest price that it may have, so it may be
+// replaced by anything cheaper.
 func (z *zones) worth(n *node) float64 {
 	if n.c == nil {
 		return n.price
@@ -75,7 +75,7 @@ func (z *zones) leave(c *cluster, nodes []int32) {
 	}
 }
 
-// arrive counts the new nodes of a move whose zone is certain; by -1 it takes them back.
+// arrive adds by, which is 1 or -1, to the counts for each new node of a move whose zone is certain.
 func (z *zones) arrive(m *market, launches []launch, by int) {
 	if z == nil {
 		return

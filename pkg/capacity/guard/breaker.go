@@ -33,7 +33,7 @@ const (
 // Breaker belongs to one key that fails or has failed within a day.
 type Breaker struct {
 	Key Key
-	// Cause is why the machines failed, for comparison; Message says it to people.
+	// Cause names why the machines failed, in words that are the same for all that fail for this cause; Message explains it to people.
 	Cause, Message string
 	// Since is when it opened. Closed is when a probe succeeded, zero while it is open; a closed breaker only remembers.
 	Since, Closed time.Time
@@ -59,14 +59,14 @@ type Breaker struct {
 	// probes are the probes in progress, by NodeClaim; a gang has several. false: the next probe doesn't wait for this one any more, and
 	// its failure no longer counts, because it was bought before a change or another one of its gang has failed. It may still succeed.
 	probes map[string]bool
-	lost   int       // probes that ended without a verdict since one had a verdict
+	lost   int       // how many probes in a row have ended without a verdict
 	excuse time.Time // time of the last change because of which failures were forgiven
-	asked  time.Time // when a trial last made pods wait
+	asked  time.Time // with Trial: when the breaker last made pods wait
 	// changed: something that concerns the breaker has changed since the last probe failed.
 	changed bool
-	// replaced are the breakers that this one has replaced.
+	// replaced are the narrower breakers that this one has replaced. When it closes, they close, too, or open again.
 	replaced []*Breaker
-	// repaired is the NodeClaim whose repair a breaker of repairs has counted last.
+	// repaired is set only on a breaker of repairs (RepairKey): the name of the NodeClaim whose repair it has counted last.
 	repaired string
 }
 
@@ -121,7 +121,7 @@ func (b *Breaker) due(now time.Time) bool {
 	return b.Open() && !b.Probing() && !b.Refused && !now.Before(b.Next)
 }
 
-// pause returns the time before the next probe after that many failures.
+// pause returns the pause between probes for a number of failed probes: it doubles with each of them, up to maxPause.
 func (b *Breaker) pause(failed int) time.Duration {
 	d := max(minPause, 2*b.Life)
 	for range failed {

@@ -14,7 +14,7 @@ const (
 	thrownWindow = time.Hour
 	// mostOvertaken is how many rounds are forgiven within an hour because the cluster changed after their plans were made.
 	mostOvertaken = 2
-	// imageMemory is how long an image stays known after the last of its machines was initialized, and the last one that is watched has ended.
+	// imageMemory is how long an image stays known after a machine of it was last initialized, if the guard watches no machine of it any more.
 	imageMemory = 30 * 24 * time.Hour
 	// changesKept is how many changes are remembered, for machines that were bought before them.
 	changesKept = 200
@@ -28,8 +28,9 @@ type Guard struct {
 	breakers map[Key]*Breaker
 	// served is when a machine of a key last served. initialized is when a machine of a class, image and zone last became initialized.
 	served, initialized map[Key]time.Time
-	// known are images, with their class, of which a machine was initialized, and when one last was; zero: before this process started.
-	known  map[Key]time.Time
+	// known are images, with their node class, of which a machine was initialized, and when one last was; zero: before this process started.
+	known map[Key]time.Time
+	// thrown are the pods of a workload that were thrown off machines of a pool.
 	thrown map[Key][]throw
 	// forgiven are rounds in which machines failed by chance, as it seems.
 	forgiven map[Key][]forgiven
@@ -39,6 +40,7 @@ type Guard struct {
 	recovered bool
 }
 
+// throw is when a pod was thrown off a machine, and the Fault.Cause.
 type throw struct {
 	at    time.Time
 	cause string

@@ -25,7 +25,7 @@ func (g *Guard) HoldsPods(pool string, w Workload, now time.Time) *Breaker {
 	b := g.breakers[k]
 	if b != nil && b.Open() {
 		b.asked = now
-		return b // a trial
+		return b // its Trial is set: otherwise covering had found it
 	}
 	t := &Breaker{asked: now, Key: k, Cause: elsewhere.Cause, Message: elsewhere.Message, Since: now, Next: now, Trial: true}
 	if b != nil && now.Sub(b.Closed) < memory {
@@ -35,7 +35,7 @@ func (g *Guard) HoldsPods(pool string, w Workload, now time.Time) *Breaker {
 	return t
 }
 
-// failsElsewhere returns the breaker of another pool because of which the workload is on trial in this one, or nil.
+// failsElsewhere returns the breaker of another pool because of which machines for the workload are only tried in this pool (Breaker.Trial), or nil.
 func (g *Guard) failsElsewhere(k Key) (found *Breaker) {
 	for _, b := range g.breakers {
 		if !b.Open() || b.Trial || b.Key.Machine() || b.Key.Pool == k.Pool || !b.failedFor(k.Workload) {
@@ -136,9 +136,9 @@ func (g *Guard) Breakers() []*Breaker {
 	return slices.SortedFunc(maps.Values(g.breakers), func(a, b *Breaker) int { return compareKeys(a.Key, b.Key) })
 }
 
-// Due returns the keys of which a probe may be bought now. Of the trials of a pool for the same cause only one is due at a time: the one
+// Due returns the keys of which a probe may be bought now. Of a pool's breakers with Trial and the same cause only one is due at a time: the one
 // that has made pods wait most recently, because there may be no pods for the others any more. skip reports that no probe of a key could be
-// launched of late: then another trial is due.
+// launched of late: then another of them is due.
 func (g *Guard) Due(now time.Time, skip func(Key) bool) []Key {
 	if skip == nil {
 		skip = func(Key) bool { return false }

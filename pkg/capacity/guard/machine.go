@@ -40,12 +40,13 @@ type Fault struct {
 	Workloads []Workload
 	// Refused: the API server refused its Node.
 	Refused bool
-	// Chance: the failure may be chance, so up to this number of rounds are forgiven for a key within an hour; 0: it is none.
+	// Chance: the failure may be chance, so for each key up to this number of rounds are forgiven within an hour; 0: it isn't chance.
 	Chance int
-	// Overtaken: the plan was right when it was made, but the cluster had changed by the time the machine came. That counts as chance,
+	// Overtaken: the plan was right when it was made, but the cluster had changed by the time the machine was there. That counts as chance,
 	// and tells nothing about a breaker that the machine is a probe of.
 	Overtaken bool
-	// Waited: its pods have waited for what they need there until they gave up. That counts although the machine has served others.
+	// Waited: a pod has waited on the machine's node, until a time limit, for something that it needs there, such as a device. That is a failure for
+	// its workload even if the machine has served other workloads.
 	Waited bool
 }
 
@@ -69,7 +70,7 @@ type machine struct {
 	// worked are the workloads it has served, ran those whose pods were Running there.
 	worked, ran           []Workload
 	initialized, failedAt time.Time
-	over                  bool
+	over                  bool // it is gone, or nothing more is reported about it (End)
 }
 
 // keys returns the keys that a fault of the machine counts for.

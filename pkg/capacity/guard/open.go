@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// covering returns the open breaker that stops the key, trials aside, or nil.
+// covering returns the open breaker that stops all that the key stands for, or nil. A breaker with Trial set isn't returned.
 func (g *Guard) covering(k Key) *Breaker {
 	if b := g.breakers[k]; b != nil && b.Open() && !b.Trial {
 		return b
@@ -19,7 +19,7 @@ func (g *Guard) covering(k Key) *Breaker {
 	return found
 }
 
-// open opens a breaker. If it closed within the last day, it continues where it stood.
+// open opens a breaker. If it closed within the last day, its pauses go on growing from the last one.
 func (g *Guard) open(k Key, f Fault, life time.Duration, now time.Time) {
 	b := g.breakers[k]
 	if b == nil || !b.Open() && now.Sub(b.Closed) >= memory {

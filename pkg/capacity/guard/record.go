@@ -39,12 +39,13 @@ type entry struct {
 	Probes  []string   `json:"probes,omitempty"`
 }
 
+// The most that a record holds: of one breaker, except for the images.
 const (
 	mostMembers = 20
 	mostNames   = 1 << 10 // bytes of the members' names
-	mostImages  = 16
-	mostMessage = 160
-	mostFailed  = 32 // the pause stops growing long before
+	mostImages  = 16      // of a node class
+	mostMessage = 160     // bytes
+	mostFailed  = 32      // failed probes: the pause stops growing long before
 )
 
 // Owner is the object whose record holds the breakers of a key.

@@ -65,9 +65,9 @@ func (g *Guard) Steady(name string, now time.Time) {
 	g.latest(g.served, MachineKey(m.Class, m.image, m.zone), at)
 }
 
-// Serve records that the machine has served a workload. The zero workload stands for all that it was bought for; NoPod for one that isn't
-// known any more, which closes no workload's breaker. Only the first call for a workload sets when it was last served: what its pods do
-// later on an old machine tells nothing about new ones.
+// Serve records that the machine has served a workload. The zero workload stands for all workloads that the machine was bought for; NoPod stands for
+// a workload that isn't known any more, and closes no workload's breaker. Only the first call for a workload sets when the workload was last served:
+// what its pods do later on an old machine tells nothing about new machines.
 func (g *Guard) Serve(name string, w Workload, now time.Time) {
 	m := g.machines[name]
 	if m == nil {
@@ -78,7 +78,7 @@ func (g *Guard) Serve(name string, w Workload, now time.Time) {
 	switch w {
 	case Workload{}:
 		worked = m.Workloads
-	case NoPod: // an earlier process knew for which; the pods of a replacement may not have come
+	case NoPod: // only an earlier process knew which workload was served; on a replacement it may be none of those whose pods are to move there
 		if !m.Moves {
 			worked = append(worked, m.Workloads...)
 		}
@@ -251,9 +251,9 @@ func (g *Guard) narrow(m *machine, image string) Key {
 	return all
 }
 
-// Throw records that a pod was thrown off the machine of the NodeClaim name soon after the machine was bought, whether or not that had
-// served. desired is how many pods the workload's controller wants. More than twice that number within an hour opens the workload's
-// breaker; half of it does so if the breaker was open within the last day.
+// Throw records that a pod was thrown off the machine of the NodeClaim name soon after the machine was bought, whether or not the machine had
+// served. desired is how many pods the workload's controller wants. More than twice desired within an hour open the workload's breaker; if the
+// breaker was open within the last day, half of desired since it closed do so.
 func (g *Guard) Throw(name, pool string, w Workload, desired int, f Fault, now time.Time) {
 	k := PodKey(pool, w)
 	g.thrown[k] = append(slices.DeleteFunc(g.thrown[k], func(t throw) bool { return now.Sub(t.at) >= thrownWindow }), throw{now, f.Cause})
