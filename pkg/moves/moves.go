@@ -27,9 +27,9 @@ import (
 // Hold is how long capacity is reserved for a move that has not begun, from the last time that its reservations were extended (Ready, Keep).
 const Hold = time.Minute
 
-// drainHold is the same for a move that has begun. Then the claims of its nodes are deleted, which can't be undone: their pods are evicted
-// even if nothing extends the reservations for a while, because disruption is paused, a call to the API server takes long, the process
-// stood still, or its clock has jumped. Forget releases what is left at the end.
+// drainHold is how long capacity is reserved for a move that has begun, likewise. It is longer than Hold, because the claims of the move's nodes are
+// deleted, which can't be undone: their pods are evicted even if nothing extends the reservations for a while, because disruption is paused, a call
+// to the API server takes long, the process stood still, or its clock has jumped. Forget releases what is left at the end.
 const drainHold = 15 * time.Minute
 
 // Moves are the consolidation's moves for which capacity is reserved. As long as a move has not begun to drain its nodes it is given up when
@@ -44,7 +44,7 @@ type Moves struct {
 	// mu is held while a move begins or is given up, so that only one of them happens. It is taken before the ledger's.
 	mu   sync.Mutex
 	open map[string]*openMove // by key
-	// gone says why moves were given up, until they are forgotten.
+	// gone says, by key, why moves were given up, until they are forgotten.
 	gone map[string]error
 	// unpaid are the moves that have begun since the last pass: their cost has to be taken from what has accrued.
 	unpaid []consolidation.Move
@@ -80,8 +80,8 @@ func (m *Moves) Ready(key string, now map[string][]*corev1.Pod) (ready bool, err
 	return m.check(key, now, nil)
 }
 
-// Surge is Ready, and from then on the move is no longer given up for demand. surging are those of its pods that their Deployments replace
-// by a roll-out: what is reserved for them is for the next pods of these Deployments, of whatever ReplicaSet. No pod gets the other
+// Surge does what Ready does, and from then on the move is no longer given up for pending pods. surging are those of its pods that their Deployments
+// replace by a roll-out: what is reserved for these is for the next pods of their Deployments, of whatever ReplicaSet. No pod gets the other
 // reservations before Begin. After an error nothing has changed.
 func (m *Moves) Surge(key string, now map[string][]*corev1.Pod, surging []*corev1.Pod) error {
 	ready, err := m.check(key, now, func(mv *openMove, l *ledger.Ledger) {
@@ -99,8 +99,9 @@ func (m *Moves) Surge(key string, now map[string][]*corev1.Pod, surging []*corev
 // errLaunching is why a move can't begin yet.
 var errLaunching = errors.New("the nodes for its pods are not initialized yet")
 
-// Newcomer returns one of the pods on a move's nodes that came after the move was planned and would have no reservation; nil: none did. known are the
-// pods it was planned from. Whether any other pod leaves the node is not known here: it is one if pods of its controller and class do.
+// Newcomer returns a pod on one of a move's nodes that was bound there after the move was planned, and for whose replacement nothing is reserved;
+// nil: there is none. bound are the pods on the nodes now, known those from which the move was planned. A pod counts only if placements reserve
+// capacity for other pods of its controller and class: it isn't known here which further pods need another node.
 func (m *Moves) Newcomer(bound map[types.UID]*corev1.Pod, placements []capacity.Placement, known map[types.UID]bool) *corev1.Pod {
 	leaving := map[ledger.Successor]bool{}
 	for i := range placements {
@@ -117,8 +118,8 @@ func (m *Moves) Newcomer(bound map[types.UID]*corev1.Pod, placements []capacity.
 	return nil
 }
 
-// Begin is Ready, and from then on the move is no longer given up for demand, and its reservations are for the successors of its pods. After
-// an error the move has not begun.
+// Begin does what Ready does, and from then on the move is no longer given up for pending pods, and its reservations are for the pods that the
+// controllers of its pods create in their place. After an error the move has not begun.
 func (m *Moves) Begin(key string, now map[string][]*corev1.Pod) error {
 	ready, err := m.check(key, now, func(mv *openMove, l *ledger.Ledger) {
 		mv.surges = false
@@ -132,7 +133,7 @@ func (m *Moves) Begin(key string, now map[string][]*corev1.Pod) error {
 	return err
 }
 
-// check is Ready. begin, if set, is called if all is ready: the move has begun then.
+// check does what Ready does. begin, if set, is called if all is ready: the move has begun then.
 func (m *Moves) check(key string, now map[string][]*corev1.Pod, begin func(*openMove, *ledger.Ledger)) (ready bool, err error) {
 	wanted := map[string]map[ledger.Successor][]*corev1.Pod{}
 	for node, pods := range now {
@@ -190,7 +191,7 @@ func first(pods []*corev1.Pod) *corev1.Pod {
 	})
 }
 
-// Missing returns the pods for whose successors no capacity is reserved, in no particular order.
+// Missing returns the pods for whose replacements no capacity is reserved, in no particular order.
 func Missing(wanted map[ledger.Successor][]*corev1.Pod, held map[ledger.Successor]int) (out []*corev1.Pod) {
 	for key, pods := range wanted {
 		out = append(out, pods[min(held[key], len(pods)):]...)
@@ -247,7 +248,7 @@ func (m *Moves) release(mv *openMove) {
 	})
 }
 
-// Reserved records a move whose capacity is reserved and whose nodes are fenced.
+// Reserved records a move whose capacity is reserved and whose nodes are cordoned in the ledger.
 func (m *Moves) Reserved(key string, move consolidation.Move, uses map[string]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -336,7 +337,7 @@ func (m *Moves) GiveUpAll() bool {
 	return len(keys) > 0
 }
 
-// drop gives moves up for demand; mu is held.
+// drop gives moves up because pending pods need their capacity; mu is held.
 func (m *Moves) drop(keys []string) {
 	for _, key := range keys {
 		m.gone[key] = consolidation.ErrDemand

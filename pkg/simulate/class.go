@@ -60,8 +60,8 @@ func (w *World) keyOf(step capacity.Step) classKey {
 //
 // A class catches up only when its next pod is checked, so classes without further pods cost nothing.
 type class struct {
-	by    *filters
-	pod   *corev1.Pod
+	by    *filters    // of the pods' profile
+	pod   *corev1.Pod // the one for which PreFilter ran
 	state fwk.CycleState
 	// refused is the answer for every node when PreFilter refuses the pod itself.
 	refused *verdict
@@ -70,7 +70,7 @@ type class struct {
 	outside verdict
 	// seen is how many of the trial's placements the state includes.
 	seen   int
-	spread *spread
+	spread *spread // nil: the pods have no hard spread constraints
 	// skipped are the plugins with AddPod that had nothing to do for this pod when PreFilter ran. Their Filter is not called, nor is
 	// their AddPod: a placement that would give them something to do makes the state void.
 	skipped   sets.Set[string]

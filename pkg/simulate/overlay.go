@@ -19,7 +19,7 @@ type switchingLister struct{ fwk.SharedLister }
 // undoes everything.
 type overlay struct {
 	*internalcache.Snapshot
-	position map[string]int
+	position map[string]int // index in list of each node of the snapshot
 	list     []fwk.NodeInfo
 	// own are the overlay's copies by node name: hypothetical nodes and nodes that got pods.
 	own    map[string]*framework.NodeInfo

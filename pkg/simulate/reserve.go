@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// reservation is a pod for which Reserve of the counting plugins was called.
+// reservation is a pod for which Reserve of the profile's counting plugins (function counting) was called.
 type reservation struct {
 	by    *filters
 	state fwk.CycleState

@@ -32,7 +32,7 @@ type spreadConstraint struct {
 	empty  bool           // the selector is empty
 	// low is the true minimum of counts and atLow the number of domains that have it.
 	low, atLow int
-	// before and known are the domain's entry in counts before AddPod.
+	// before is, while a pod is added, the number of matching pods in its node's domain before AddPod; known: counts had that domain.
 	before int
 	known  bool
 }

@@ -62,7 +62,7 @@ type World struct {
 	others    map[string]*filters // by scheduler name
 	lister    *switchingLister
 	snapshot  *internalcache.Snapshot
-	// list is the snapshot's, position is each node's index in it, byName is the same list sorted by name.
+	// list are the snapshot's nodes, position is each node's index in list, byName are the same nodes sorted by name.
 	list     []fwk.NodeInfo
 	position map[string]int
 	byName   []fwk.NodeInfo
@@ -84,8 +84,8 @@ type filters struct {
 	// pods and can't be kept up to date, or that decide in PreFilter by what they have counted: because of them every placement makes
 	// all class states void.
 	extended, recalled sets.Set[string]
-	counting           []fwk.ReservePlugin
-	devices            allocating // nil: the profile has no such plugin
+	counting           []fwk.ReservePlugin // out-of-tree plugins whose Filter or PreFilter depends on what their Reserve has counted
+	devices            allocating          // nil: the profile has no such plugin
 	// pods is what the counting plugins' informers know.
 	pods corelisters.PodLister
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Budget bounds what is bought. Zero: no bound. Whatever it says, nothing that runs is ended for it.
+// Budget bounds what is bought: what all nodes together may cost, and how many instances may be launched per minute. Zero: no bound. Nothing that
+// runs is ended because of it.
 type Budget struct {
 	DollarsPerHour    float64
 	LaunchesPerMinute int
@@ -25,7 +26,7 @@ const launchWindow = time.Minute
 type budgets struct {
 	limit    Budget
 	launches []time.Time
-	// hit holds the budgets that are reached, by the pool they keep from growing; told is the last reported state of these pools.
+	// hit holds the budgets that are reached, by the pool they keep from growing; told is the budget that was last reported for such a pool.
 	hit  map[string]reached
 	told map[string]string
 }
@@ -100,7 +101,7 @@ func (b *budgets) forget(now time.Time) {
 // reached is a budget that has kept a node of a pool from being bought.
 type reached struct {
 	why string
-	// since is when it first did so, and at when it last did. free is when, since then, a node could be bought again.
+	// since is when it first did so, and at when it last did. free is when a node of the pool could be bought again after that; zero: not yet.
 	since, at, free time.Time
 }
 

@@ -26,7 +26,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
 
-// Changes that breakers may depend on. Of workloads only the pod template counts, no status, no replicas: our probes change each DaemonSet's status.
+// Changes that breakers may depend on. Of workloads only the pod template counts, neither the status nor the replicas: each node that is launched as
+// a probe changes the status of DaemonSets.
 
 const (
 	// retrySpacing is the least time between two retries that a workload's annotation causes. There is a limit because the workload's owner
@@ -44,7 +45,7 @@ type Changes struct {
 	guard *Guard
 
 	mu sync.Mutex
-	// workloads holds the last known state of each workload, later those whose retry annotation came too soon.
+	// workloads holds the last known state of each workload, later the workloads whose retry annotation changed too soon after their last retry.
 	workloads map[guard.Workload]workloadState
 	later     map[guard.Workload]retryLater
 }
@@ -226,17 +227,17 @@ func (c *Changes) workloadChanges(template func(metav1.Object) *corev1.PodTempla
 // workloadState is the last known state of a workload.
 type workloadState struct {
 	of       origin
-	template string
-	retry    string
-	retried  time.Time
+	template string    // hash of the pod template's spec
+	retry    string    // the value of the retry annotation that was handled last
+	retried  time.Time // when it was handled
 }
 
 // origin identifies the object that a workload's state was read from: the latest of a Deployment's ReplicaSets or a CronJob's Jobs. The
 // older ones change, too, but show an outdated state.
 type origin struct {
-	uid, owner types.UID
-	made       time.Time
-	rank       int64
+	uid, owner types.UID // of the object, and of its controller; without a controller both are the object's
+	made       time.Time // when the object was created
+	rank       int64     // orders the objects of one controller: a ReplicaSet's revision, or else the second of creation
 }
 
 func originOf(o metav1.Object) origin {
@@ -311,7 +312,7 @@ func (c *Changes) workloadSeen(o metav1.Object, t *corev1.PodTemplateSpec, initi
 	}
 }
 
-// jobAsks handles the retry annotation on a Job that nothing owns: its pods count by their shape.
+// jobAsks handles the retry annotation on a Job that nothing owns: the workload of its pods is their shape (guard.OfShape), not the Job.
 func (c *Changes) jobAsks(before, now any) {
 	old, _ := before.(*batchv1.Job)
 	job, ok := now.(*batchv1.Job)
@@ -335,9 +336,9 @@ func (c *Changes) jobAsks(before, now any) {
 	}
 }
 
-// retryLater is an object whose retry annotation came too soon after the last one.
+// retryLater is an object whose retry annotation changed too soon after the last retry.
 type retryLater struct {
-	at       time.Time
+	at       time.Time // when it may be handled
 	object   metav1.Object
 	template *corev1.PodTemplateSpec
 }
@@ -359,7 +360,7 @@ func (c *Changes) retryNow() {
 	}
 }
 
-// rootOf returns the workload that a controller's pods count for; false: they don't count for a controller.
+// rootOf returns the workload that a controller's pods belong to; false: their workload is their shape (guard.OfShape).
 func rootOf(o metav1.Object) (guard.Workload, bool) {
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
 		return guard.Workload{Namespace: o.GetNamespace(), Owner: ref.Kind + "/" + ref.Name}, true

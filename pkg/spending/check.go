@@ -15,13 +15,13 @@ type Check struct {
 	g             *Guard
 	now           time.Time
 	total         int            // nodes of the plan
-	newImageNodes map[string]int // nodes of this plan of images that are new
+	newImageNodes map[string]int // nodes that this check has allowed, by node class and image, of images of which no node was ever initialized
 	underway      map[string]underway
 	claims        func() map[string]*capacity.Claim
-	cost          *Cost // counted when it is first asked for
-	granted       int
-	doubt         map[guard.Key]*guard.Doubt
-	gangs         map[string]bool // gangs whose first node is granted: their other nodes must be bought, too
+	cost          *Cost                      // counted when it is first asked for
+	granted       int                        // nodes that this check has allowed
+	doubt         map[guard.Key]*guard.Doubt // what guard.Doubts has answered, with the nodes allowed since
+	gangs         map[string]bool            // gangs whose first node is granted: their other nodes must be bought, too
 	// Moves: the nodes are for pods that run on nodes which need not end. Half of the launches of a minute are left to pods that wait.
 	Moves bool
 }
@@ -48,8 +48,9 @@ func (g *Guard) Check(total int, claims func() map[string]*capacity.Claim) *Chec
 	return &Check{g: g, now: g.clock.Now(), total: total, newImageNodes: map[string]int{}, underway: map[string]underway{}, claims: claims, doubt: map[guard.Key]*guard.Doubt{}, gangs: map[string]bool{}}
 }
 
-// Refuses returns why a node must not be bought, or "". lift holds the breakers that it probes. gang is a gang that has pods there, if any:
-// limits on the number of instances that are tried count a gang as one. A refused node counts for nothing. soon as in capacity.Refusal.
+// Refuses returns why a node must not be bought, or "". lift holds the breakers that the node probes. gang is a gang that has pods there, if any:
+// limits on the number of instances that are tried count a gang as one. A refused node counts for nothing. soon: by the time that a new node would
+// have booted it is known whether the node may be bought after all (capacity.Refusal).
 func (a *Check) Refuses(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload, lift []guard.Key, urgent bool, gang string) (why string, soon bool) {
 	if a == nil {
 		return "", false
@@ -167,7 +168,8 @@ func (a *Check) newImage(class, image string, workloads []guard.Workload) (key, 
 		image, class, most, u.since.UTC().Format(time.RFC3339))
 }
 
-// Spare leaves out offers of new images of which enough machines are under way, if others are left, and none if minValues of the pool may need all.
+// Spare leaves out the offers of images of which no node was ever initialized and enough machines are being launched. It leaves out none if no other
+// offers are left, or if minValues of the pool may need all.
 func (a *Check) Spare(pool *capacity.Pool, offers []capacity.NodeOffer, workloads []guard.Workload) []capacity.NodeOffer {
 	if a == nil {
 		return offers

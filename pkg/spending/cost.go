@@ -46,7 +46,7 @@ func (g *Guard) Cost(claims map[string]*capacity.Claim) *Cost {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for name, b := range g.state.instances.byClaim { // those that are bought but whose claims don't show their offerings yet
+	for name, b := range g.state.instances.byClaim { // instances that are bought but whose claims don't show their offerings yet
 		if c := claims[name]; c == nil || !c.Launched && !c.Deleting && c.LaunchBatch == nil {
 			out.InFlight[b.pool] += b.price
 		}
@@ -62,7 +62,8 @@ type knownPrices struct {
 	of map[capacity.OfferKey]float64
 }
 
-// with returns the prices shown, and what is known of those that are not. shown must not be changed afterwards.
+// with returns a function that gives an offering's price: the one in shown or, for an offering that isn't in shown, the one that was last known.
+// shown must not be changed afterwards.
 func (k *knownPrices) with(shown map[capacity.OfferKey]float64) func(capacity.OfferKey) (dollars float64, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,6 +134,6 @@ func (g *Guard) Wasted(c *capacity.Claim) {
 	if g == nil || c == nil || !c.Launched || c.Purchase == nil || c.Served || g.Served(c.Name) {
 		return
 	}
-	// When clocks differ, it may have been bought in our future.
+	// When clocks differ, the time of its purchase may lie in the future.
 	unserved.WithLabelValues(c.Pool).Add(priceOf(g.prices(c.NodeClass), c) * max(g.clock.Since(boughtAt(c)), 0).Hours())
 }

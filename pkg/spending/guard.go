@@ -42,7 +42,7 @@ type Nodes struct {
 	// node name.
 	Taints func(node string) []corev1.Taint
 	Pods   func(node string) []*corev1.Pod
-	// Pool returns the node pool of a node of ours; "": it is not ours, or has none.
+	// Pool returns the node pool of a managed node; "": the node isn't managed, or has none.
 	Pool func(node string) string
 	// Drained returns the names of the Nodes that Dovetail is emptying.
 	Drained func() []string
@@ -62,8 +62,8 @@ type Parts struct {
 // Guard is the spending guard: it watches what becomes of every instance that is bought, keeps the breakers, and is asked before any purchase,
 // for whatever purpose. A nil Guard allows every purchase; Tend and questions about its state (Due, Decided) need one that isn't nil.
 //
-// Informer handlers and controllers call it from any goroutine; it has none of its own. Lock order: mu is taken after all locks of those who
-// call, except those of pending.Pods and pending.Classes. Those two are taken under it, and nothing is called while they are held. Besides,
+// Informer handlers and controllers call it from any goroutine; it starts none. Lock order: mu is taken after all locks that callers hold, which
+// may not be those of pending.Pods and pending.Classes: these two are taken while mu is held, and nothing is called while they are held. Besides,
 // only informers' stores are read under mu.
 type Guard struct {
 	cfg     Config
@@ -107,7 +107,7 @@ func (g *Guard) Restore(ctx context.Context, claims []*capacity.Claim) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := &g.state
-	s.recent.nodeGone = now // some may have left before this process started, after the instances were bought
+	s.recent.nodeGone = now // Nodes may have left before this process started, after the instances were bought
 	for o, text := range records {
 		if err := s.breakers.Restore(o, text); err != nil {
 			klog.FromContext(ctx).Error(err, "The spending guard's record can't be read; it begins anew", "nodePool", o.Pool, "nodeClass", o.Class)
@@ -125,7 +125,7 @@ func (g *Guard) Restore(ctx context.Context, claims []*capacity.Claim) error {
 		s.instances.want(b, s.reserved(c))
 		g.budgets.launched(b.at, now)
 		if c.Served {
-			s.breakers.Serve(c.Name, guard.NoPod, c.ServedAt) // for which workload is not on record, so it closes no breaker
+			s.breakers.Serve(c.Name, guard.NoPod, c.ServedAt) // which workload it has served is not on record, so this closes no breaker
 		}
 		if c.NodeName != "" {
 			s.name(b, c.NodeName, now)

@@ -16,13 +16,13 @@ type instance struct {
 	uid         string // of its claim
 	node        string
 	initialized time.Time
-	steady      bool
-	launched    bool // as far as is known
+	steady      bool // it has been initialized for servedAfter
+	launched    bool // the claim has shown that the cloud launched it
 	// pods holds its pods except those of DaemonSets; nil: they no longer matter.
 	pods map[types.UID]*boundPod
 	// thrown holds the faults of pods that were evicted or rejected.
 	thrown []guard.Fault
-	// unusedSince is since when none of the pods that it was bought for is on it or planned there.
+	// unusedSince is since when none of the pods that it was bought for is on it or planned there; zero: one is, or that wasn't checked yet.
 	unusedSince time.Time
 	ending
 }
@@ -38,7 +38,8 @@ type purchase struct {
 	wanted map[types.UID]guard.Workload
 }
 
-// ending says why an instance is being terminated, as reported by the controller that does it; neutral: that is no failure; over: it was ended (Ended).
+// ending says why an instance is being terminated. end is the fault that the controller reported which terminates it; neutral: that controller
+// reported that it is no failure; over: its claim has ended (Ended).
 type ending struct {
 	end     *guard.Fault
 	neutral bool
@@ -53,7 +54,7 @@ type boundPod struct {
 	left     bool      // it has ended or is being deleted, and no longer uses the instance
 }
 
-// podless reports whether an instance was bought for no pod, and returns what for.
+// podless reports whether an instance with these workloads was bought for no pod, and returns the workload that stands for its purpose.
 func podless(all []guard.Workload) (w guard.Workload, yes bool) {
 	if len(all) > 0 {
 		w = all[0]
@@ -75,7 +76,7 @@ func (b *instance) lodges() bool {
 }
 
 // hasOtherPods reports whether pods are on the instance that it was not bought for. After a restart these may have been bound before the
-// pods it was bought for: if those are then refused, that is a race, and no fault of the instance.
+// pods it was bought for: if the latter are then refused, that is a race, and no fault of the instance.
 func (b *instance) hasOtherPods() bool {
 	for uid, l := range b.pods {
 		if _, ok := b.wanted[uid]; !ok && !l.left {
@@ -113,7 +114,8 @@ func (all *instances) name(b *instance, node string) {
 	all.byNode[node] = b
 }
 
-// of returns the instance that a pod is on or was bought for; nil: none, or the pod merely waits for it.
+// of returns the instance that a pod is on; nil: none. over: the pod has ended or is being deleted; then it may also be the instance that was bought
+// for the pod.
 func (all *instances) of(pod *corev1.Pod, over bool) *instance {
 	if pod.Spec.NodeName != "" {
 		return all.byNode[pod.Spec.NodeName]
@@ -137,7 +139,7 @@ func (all *instances) forget(b *instance) {
 	}
 }
 
-// together returns how many pods of a workload are on instances, or have one bought for them.
+// together returns how many pods of a workload are on instances that are watched, or had one of these bought for them.
 func (all *instances) together(w guard.Workload) int {
 	of := map[types.UID]bool{}
 	for _, b := range all.byClaim {

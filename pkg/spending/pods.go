@@ -95,7 +95,7 @@ func (s *state) observePod(b *instance, pod *corev1.Pod, now time.Time) {
 	case l.left:
 	case cause != "":
 		l.left = true
-		// A node that becomes unhealthy before it was ever initialized gets its verdict when it is given up: that is a machine fault.
+		// A node that becomes unhealthy before it was ever initialized gets its verdict when its claim is ended: that is a machine fault.
 		sick := unhealthy[cause]
 		if b.end != nil || b.neutral || b.over || sick && b.initialized.IsZero() {
 			return // it ends because its instance does
@@ -128,7 +128,7 @@ func (s *state) observePod(b *instance, pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// workload returns the workload that the pod belongs to, as recorded with the purchase if it is.
+// workload returns the workload that the pod belongs to: the one recorded at the purchase, if the instance was bought for the pod.
 func (s *state) workload(pod *corev1.Pod, b *instance) guard.Workload {
 	if w, ok := b.wanted[pod.UID]; ok {
 		return w
@@ -195,8 +195,8 @@ func rejected(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Status.ContainerStatuses, made) && !slices.ContainsFunc(pod.Status.InitContainerStatuses, made)
 }
 
-// tellRejected counts a pod that the kubelet of a node of ours did not admit, and says so on the node pool: the node may be smaller than it was
-// planned (OutOfmemory, OutOfcpu). What its kubelet reports is learned from the Node.
+// tellRejected counts a pod that the kubelet of a managed node did not admit, and says so on the node pool: the node may be smaller than it was
+// planned (OutOfmemory, OutOfcpu). The capacity that the kubelet reports is learned elsewhere, from the Node.
 func tellRejected(pod *corev1.Pod, nodes Nodes, records Records) {
 	pool := nodes.Pool(pod.Spec.NodeName)
 	if pool == "" {
@@ -229,8 +229,8 @@ func (n Nodes) drained(node string) bool {
 	return slices.ContainsFunc(n.Taints(node), func(t corev1.Taint) bool { return t.Key == capacity.TaintDisrupted })
 }
 
-// willMove reports whether a filter refuses a pod for a reason that is about to change: it counts other nodes' pods, and pods of the same
-// workload are still on nodes that are being emptied. Plans count these already where places are reserved for them.
+// willMove reports whether a filter refuses a pod for a reason that is about to change: the filter counts other nodes' pods, and pods of the same
+// workload are still on nodes that are being emptied. Plans count these pods already on the nodes where capacity is reserved for them.
 func (s *state) willMove(w guard.Workload, plugin string) bool {
 	if plugin != pluginSpread && plugin != pluginAffinity {
 		return false

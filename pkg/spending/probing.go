@@ -11,14 +11,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// idleFor is how long a breaker that no pod waits for is not checked.
+// idleFor is how long no probe is planned for a breaker after no pod was found for one.
 const idleFor = 30 * time.Second
 
 // probing is what is known of breakers that may be probed. The guard's lock protects it.
 type probing struct {
-	idle    map[guard.Key]time.Time // breakers that no pod waited for, and when that was seen
-	refused map[guard.Key]*corev1.Node
-	asked   time.Time // when refused Nodes were last retried
+	idle    map[guard.Key]time.Time    // breakers for whose probe no pod was found, and when that was
+	refused map[guard.Key]*corev1.Node // Nodes that the API server has refused, by the breaker that opened because of that
+	asked   time.Time                  // when refused Nodes were last retried
 }
 
 // Due returns the breakers for which a probe may be bought now.
@@ -39,8 +39,8 @@ func (g *Guard) DueForMoves() []guard.Key {
 	return g.state.breakers.Due(g.clock.Now(), nil)
 }
 
-// Fruitless records that no pod waits for a probe of the breaker, or none can be planned: the breaker is checked again in a while, or when
-// it stops pods.
+// Fruitless records that no pod waits for a probe of the breaker, or that no node can be planned for one: the next probe is planned in a while, or
+// when a breaker stops pods.
 func (g *Guard) Fruitless(key guard.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

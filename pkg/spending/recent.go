@@ -11,8 +11,8 @@ import (
 const (
 	// unfulfilledFor is how long no capacity is launched ahead for a workload whose anticipated pods have not come.
 	unfulfilledFor = time.Hour
-	// movedFor is how long it matters that a workload's pods have come or gone: longer than it takes from the purchase of an instance until
-	// its pods try it.
+	// movedFor is how long it is remembered that a workload's pods have come or gone: longer than it takes from the purchase of an instance until
+	// the scheduler tries to bind its pods there.
 	movedFor = time.Hour
 )
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Repaired records that a claim is about to be ended because its node is unhealthy, for the reason why. bought is when its instance was
-// launched, as far as this guard doesn't know that itself. The end of an instance that has not served yet is a machine fault.
+// launched; it counts only if the guard doesn't watch the instance. The end of an instance that has not served yet is a machine fault.
 func (g *Guard) Repaired(claim, pool, why string, bought time.Time) {
 	if g == nil {
 		return

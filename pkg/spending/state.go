@@ -21,7 +21,7 @@ type state struct {
 	// yet.
 	dirty   map[guard.Owner]bool
 	served  map[string]bool
-	notices []guard.Notice
+	notices []guard.Notice // not yet told by events
 }
 
 // buy begins to watch an instance.

@@ -100,8 +100,8 @@ func (g *Guard) givenBack(claim string, waits func(types.UID) bool, chance int) 
 	}
 }
 
-// Unfulfilled reports that a machine that was bought for pods which the pod's workload was expected to make was given back of late, because
-// they did not come: whatever keeps them away would keep them away again.
+// Unfulfilled reports whether, within the last hour, a machine was ended without use that was bought only for anticipated pods of the pod's
+// workload, which were never created: whatever prevents their creation would prevent it again.
 func (g *Guard) Unfulfilled(pod *corev1.Pod) bool {
 	if g == nil || pod == nil {
 		return false
@@ -255,8 +255,8 @@ func (s *state) ran(b *instance, l *boundPod, now time.Time) {
 	}
 }
 
-// left looks at an instance that none of the pods it was bought for is on or planned on. If some were evicted or rejected, it has failed.
-// Otherwise it gets no verdict in the end, unless it is a probe and pods that it was bought for still wait.
+// left looks at an instance whose pods have left: none of those that it was bought for is bound or planned there. If some were evicted or rejected,
+// it has failed. It has also failed if it is a probe and pods that it was bought for still wait. Otherwise it gets no verdict.
 func (s *state) left(b *instance, now time.Time) {
 	switch {
 	case len(b.thrown) > 0:

@@ -34,7 +34,7 @@ func (all workloads) desired(pod *corev1.Pod) int {
 	return all.owners.Desired(pod, all.pods.Created(objects.Controller(pod)))
 }
 
-// waits reports whether one of these very pods still waits. Others of its workload may have replaced pods that a user deleted.
+// waits reports whether one of these very pods still waits. Other pods of their workload don't count: they may replace pods that a user deleted.
 func (all workloads) waits(wanted map[types.UID]guard.Workload) bool {
 	for uid := range wanted {
 		if all.pods.Get(uid) != nil {
