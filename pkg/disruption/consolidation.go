@@ -52,7 +52,8 @@ const (
 )
 
 // consolidations asks for moves, makes them, and says why the other nodes are kept. Only the goroutine that makes the passes uses it. What
-// it holds may be lost at any moment: moves that haven't begun are forgotten then, and the capacity reserved for them is released by itself.
+// it holds may be lost at any moment, for example by a restart: moves that haven't begun are forgotten then, and the capacity reserved for them is
+// released because nothing extends the reservations.
 type consolidations struct {
 	planner  Consolidation // nil: nothing is consolidated
 	clock    clock.Clock
@@ -74,7 +75,7 @@ type asking struct {
 	// and every is how long to wait after that until the next one.
 	asked, last time.Time
 	every       time.Duration
-	// templates are what nodes were launched from when the last request was made, by pool.
+	// templates identify what nodes were launched from when the last request was made, by pool.
 	templates map[string]string
 }
 
@@ -137,7 +138,8 @@ func (c *consolidations) report(ctx context.Context, s *cluster, due *consolidat
 	}
 }
 
-// pass takes the moves further, writes why nodes are kept, and asks for the next moves. It returns when to run again (0: nothing is near).
+// pass takes each move a step further, writes why nodes are kept, and asks for the next moves. It returns how long to wait until the next run
+// (0: none of this needs one).
 func (c *consolidations) pass(ctx context.Context, s *cluster) (soon time.Duration, errs []error) {
 	if c.planner == nil {
 		return 0, nil

@@ -9,7 +9,9 @@
 //	expiry        nodes whose expireAfter is over, replaced before they are drained
 //	blockEnd      nodes whose capacity block ends, likewise (expiry.go)
 //	drift         drifted nodes without pods of their own, as many as the disruption budgets of their pool allow
-//	emptiness     nodes without pods of their own for consolidateAfter, as many as these budgets allow
+//	emptiness     nodes that have had no pods of their own for consolidateAfter, as many as these budgets allow
+//
+// Pods of DaemonSets, static pods, pods that have ended and pods with a disruption cost of zero or less are not a node's own (pods.Occupies).
 //
 // Used nodes are emptied to save money, or for a moveReason, such as drift, where a Consolidation is given (consolidation.go): a planner decides which ones, and reserves capacity for
 // their pods. usednodes.go says what each node and its pods mean for that (packages podrules and pdb), policy.go what its pool allows, moves.go

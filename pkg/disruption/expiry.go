@@ -35,7 +35,7 @@ func (expiry) decide(m *candidate, _ time.Time) (*decision, error) {
 
 // blockEnd: the node's capacity block ends.
 type blockEnd struct {
-	taken func(*karpv1.NodeClaim) (at time.Time, why string, ok bool) // Config.Taken
+	taken func(*karpv1.NodeClaim) (at time.Time, why string, ok bool) // when the cloud takes the capacity back (Config.Taken)
 }
 
 func (blockEnd) budget() karpv1.DisruptionReason { return "" }

@@ -91,9 +91,9 @@ func protection(m *candidate, bound []*corev1.Pod, now time.Time, drift bool) *p
 	return by
 }
 
-// draining returns the first pod for which the drain of a node would have to wait, as of the last time that the budgets were read; nil: none. As in
-// Karpenter all pods count, those of DaemonSets and those without a disruption cost, too, and none does if the node has drifted and its
-// terminationGracePeriod ends the drain. Without rules nothing is known of budgets.
+// draining returns the first pod for which the drain of a node would have to wait because of a PodDisruptionBudget, as of the last time that
+// these were read; nil: none. As in Karpenter all pods count, those of DaemonSets and those without a disruption cost, too, and none does if the
+// node has drifted and its terminationGracePeriod ends the drain. If r is nil, PodDisruptionBudgets aren't known, and no pod is returned.
 func draining(r *podrules.Rules, m *candidate, bound []*corev1.Pod, drifted bool, now time.Time) *consolidation.Kept {
 	if r == nil || drifted && hasDeadline(m) {
 		return nil

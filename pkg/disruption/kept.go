@@ -109,7 +109,7 @@ func (k *keptNodes) remove(ctx context.Context, claim *karpv1.NodeClaim) {
 	}
 }
 
-// patch sets the annotation of this claim, and of no other of its name, and when that was; nil removes both.
+// patch sets the annotation, and the one that says when it was set, on this claim but on no later one of the same name; nil removes both.
 func (k *keptNodes) patch(ctx context.Context, claim *karpv1.NodeClaim, value *string) error {
 	annotations := map[string]*string{objects.AnnotationKept: value, objects.AnnotationKeptSince: nil}
 	if value != nil {

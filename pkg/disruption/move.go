@@ -26,18 +26,18 @@ type move struct {
 	consolidation.Due
 	sources []*source
 	since   time.Time // when it was reserved
-	pays    time.Time // when it has paid for itself
+	pays    time.Time // when it will have saved what it costs; until then the nodes that took its pods are not emptied
 	begun   bool      // the planner doesn't give it up any more
 	up      time.Time // when its new nodes were found to be there
 	surging surging
-	// templates are what nodes were launched from when it was planned, by pool.
+	// templates identify what nodes were launched from when the move was planned, by pool.
 	templates map[string]string
 }
 
-// forced reports whether it is made for another reason than to save money (moveReason).
+// forced reports whether the move is made for another reason than to save money (moveReason).
 func (mv *move) forced() bool { return mv.Reason != consolidation.Underutilized }
 
-// drifted reports whether it is made because its nodes have drifted.
+// drifted reports whether the move is made because its nodes have drifted.
 func (mv *move) drifted() bool { return mv.Reason == consolidation.Drifted }
 
 // late reports whether the move has waited for too long for what is missing.
@@ -61,7 +61,7 @@ func (mv *move) late(missing error, now time.Time) bool {
 // source is a node of a move, as of the last pass.
 type source struct {
 	*candidate
-	pods    int // how many have to move, as of the beginning of the move
+	pods    int // how many pods have to move, as of the beginning of the move
 	tainted bool
 	tried   bool // a deletion of its claim was tried
 	gone    bool // its claim doesn't exist any more

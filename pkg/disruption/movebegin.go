@@ -66,7 +66,7 @@ func (v *moves) begin(ctx context.Context, s *cluster, mv *move, now time.Time) 
 	return nil, nil
 }
 
-// ready reports whether all capacity for a move is there, with nothing in the way of the drain. missing and err are as begin's.
+// ready reports whether all capacity for a move is there, with nothing in the way of the drain. missing and err mean what they mean for begin.
 func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) {
 	leaving := map[string][]*corev1.Pod{}
 	pods, all := 0, []*corev1.Pod(nil)
@@ -116,7 +116,7 @@ func (v *moves) ready(s *cluster, mv *move, now time.Time) (missing, err error) 
 	return blocked, nil
 }
 
-// receiving returns whether all nodes that a move's pods go to can take them now. missing and err are as begin's.
+// receiving returns whether all nodes that a move's pods go to can take them now. missing and err mean what they mean for begin.
 func (v *moves) receiving(s *cluster, mv *move) (missing, err error) {
 	names := mv.Receivers()
 	for _, id := range slices.Sorted(maps.Keys(mv.Claims)) {
@@ -124,7 +124,7 @@ func (v *moves) receiving(s *cluster, mv *move) (missing, err error) {
 		if m == nil {
 			continue
 		}
-		// What the reservations know comes from the scheduler's cache, which may be ahead of ours.
+		// Reservations are made from the scheduler's cache, which may show a Node before this package's cache does.
 		if _, err := s.nodes.Get(m.claim.Status.NodeName); err != nil && m.claim.DeletionTimestamp == nil && !v.terminations.deleted[m.uid()] {
 			missing = fmt.Errorf("the Node of NodeClaim %s, which takes its pods, isn't there yet", m.claim.Name)
 			continue

@@ -25,12 +25,12 @@ type moveMemory struct {
 	ended    bool                 // a move has ended since the last request
 }
 
-// failure is why a node's move failed, and until when it is no candidate.
+// failure is why a node's move failed, and until when the node is no candidate.
 type failure struct {
 	until  time.Time
 	err    error
 	bought int  // how many times in a row nodes were bought, or Deployments restarted, in vain. It is forgotten moveBackOffMost after until.
-	forced bool // the move was: after one that was to save money, the node may still be replaced
+	forced bool // the move had to be made (move.forced). After a failed move that was to save money, one that has to be made is still planned
 }
 
 // fail records that a move of a node has failed. bought: nodes were bought for it, or Deployments restarted.

@@ -66,7 +66,8 @@ func (v *moves) begun(uid string) bool {
 	return mv != nil && mv.begun
 }
 
-// occupied returns what is done to a node that keeps it from being in another move; nil: nothing. forced: it has to be replaced.
+// occupied returns what is being done to a node, or was in vain, that keeps it out of a new move; nil: nothing. forced: the new move would have to be
+// made (moveReason).
 func (v *moves) occupied(m *candidate, forced bool, now time.Time) *consolidation.Kept {
 	failed, isFailed := v.memory.failed[m.uid()]
 	mv := v.open.byUID[m.uid()]

@@ -31,8 +31,8 @@ func (s *surging) begun() bool { return !s.since.IsZero() }
 // errSurging is why a move doesn't begin to drain whose pods are being replaced by a roll-out.
 var errSurging = errors.New("it is being replaced by a roll-out")
 
-// surge has the Deployments that ask for it replace their pods of a move's nodes, once. missing and err are as begin's; if both are nil, there
-// is nothing to wait for. bound are all pods on the nodes, leaving are those for which capacity is reserved.
+// surge has the Deployments that ask for it replace their pods of a move's nodes, once. missing and err mean what they mean for begin; if both are
+// nil, there is nothing to wait for. bound are all pods on the nodes, leaving are those for which capacity is reserved.
 func (v *moves) surge(ctx context.Context, mv *move, bound []*corev1.Pod, leaving map[string][]*corev1.Pod, now time.Time) (missing, err error) {
 	if mv.surging.begun() {
 		return nil, nil
@@ -88,8 +88,8 @@ func (s *surging) without(bound []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(bound), func(p *corev1.Pod) bool { return s.pods[p.UID].Name != "" })
 }
 
-// surged returns what the roll-outs of a move have not replaced yet; nil: nothing, or only pods that are evicted now since their node is drained in
-// case.
+// surged returns an error that names a pod which the roll-outs of a move have not replaced yet; nil: there is none, or only pods that are evicted
+// now, because their roll-out took too long and their node is drained in any case.
 func (v *moves) surged(mv *move, bound []*corev1.Pod, now time.Time) (missing error) {
 	if !mv.surging.begun() || mv.surging.over {
 		return nil

@@ -37,7 +37,8 @@ func reasons(cfg *Config, pods cache.Indexer, unhealthy *unhealthy, rollOuts *ro
 }
 
 // moveReason is a reason to empty used nodes other than to save money, within disruption budgets: capacity is reserved for their pods before any is
-// evicted, whatever that costs. Each has a file of its own; newMoveReasons lists them all. A type may also be a reason, for nodes that are empty.
+// evicted, whatever that costs. Each has a file of its own; newMoveReasons lists them all. Empty nodes are no matter of a moveReason: for these
+// there may be a reason, as drift is.
 type moveReason interface {
 	// name is the reason as moves, metrics and disruption budgets know it.
 	name() consolidation.Reason
@@ -52,7 +53,7 @@ type moveReason interface {
 	over(mv *move) error
 }
 
-// newMoveReasons returns all of them. If several apply to a candidate, the first one counts.
+// newMoveReasons returns all moveReasons. If several apply to a candidate, the first one counts.
 func newMoveReasons(rollOuts *rollOuts, settings *annotations.Reader, now clock.Clock) moveReasons {
 	return moveReasons{
 		driftMove{rollOuts},
@@ -62,7 +63,7 @@ func newMoveReasons(rollOuts *rollOuts, settings *annotations.Reader, now clock.
 
 type moveReasons []moveReason
 
-// of returns the one with that name; nil: a move is to save money.
+// of returns the moveReason with that name; nil: there is none, so a move with that name is to save money.
 func (all moveReasons) of(name consolidation.Reason) moveReason {
 	if i := slices.IndexFunc(all, func(r moveReason) bool { return r.name() == name }); i >= 0 {
 		return all[i]
@@ -86,7 +87,8 @@ type decision struct {
 	avoid, prepare time.Time
 	// since, of a node that may be terminated, is since when it has been as it is now. The oldest ones are terminated first.
 	since time.Time
-	// cloud: the cloud ends the instance, so a dry run drains it, too. forced: it does so soon, so neither brake nor pause apply.
+	// cloud: the cloud ends the instance, so a dry run drains the node, too. forced: the cloud does so soon, so neither the brake nor a paused pool
+	// delays the drain.
 	cloud, forced bool
 	// idle: a node without pods to be moved is terminated before at. deadline is when the drain ends, whatever is left; zero: as the claim says.
 	idle     bool

@@ -128,8 +128,8 @@ func (r *replacements) pass(ctx context.Context, s *cluster) (soon time.Duration
 	return soon, errs
 }
 
-// decide returns the most urgent decision about the candidate: one that nothing holds up, or else the earliest; nil: there is none. In a dry
-// run one that is only reported doesn't count beside one that is carried out.
+// decide returns the most urgent decision about the candidate: one that neither a paused pool nor the brake delays, or else the earliest; nil: there
+// is none. In a dry run a decision that is carried out comes before one that is only reported.
 func (r *replacements) decide(m *candidate, now time.Time) (first *decision, err error) {
 	for _, reason := range r.reasons {
 		d, err := reason.decide(m, now)
@@ -147,9 +147,9 @@ func (r *replacements) decide(m *candidate, now time.Time) (first *decision, err
 	return first, nil
 }
 
-// postpone leaves as much time for the replacement of a node that has become due late as for that of others: all nodes whose time came while
-// nothing was disrupted would be drained at once else, without capacity for their pods. The cloud doesn't wait, and nothing is prepared for
-// nodes of static pools.
+// postpone gives a node whose end came while no passes were made as much time for its replacement as others have. Otherwise all such nodes would be
+// drained at once, without capacity for their pods. A node that the cloud ends isn't postponed, because the cloud doesn't wait, and neither is one of
+// a static pool, for which no replacement is prepared.
 func (r *replacements) postpone(d *decision, now time.Time) {
 	if d.cloud || d.node == nil || d.pool != nil && d.pool.Spec.Replicas != nil {
 		return

@@ -62,7 +62,7 @@ type rollOuts struct {
 type rollOut struct {
 	karpenter.RollOut
 	uid types.UID
-	// class is the name of the node class, key the part of the template that it accounts for; err is why that isn't known.
+	// class is the name of the node class, key identifies the class's part of the template; err is why the template isn't known.
 	class, key string
 	err        error
 	// any: a node of the pool has drifted. drifted: such nodes are to be replaced, or the nodes of another pool have drifted because of the class that
@@ -144,7 +144,7 @@ func (r *rollOuts) observe(ctx context.Context, s *cluster, now time.Time) (errs
 	return errs
 }
 
-// template returns the pool's roll-out as of now, before nodes are looked at.
+// template returns the pool's roll-out with what nodes are launched from now. What depends on the nodes is not set yet.
 func (r *rollOuts) template(ctx context.Context, np *karpv1.NodePool, now time.Time) *rollOut {
 	p := &rollOut{uid: np.UID, again: map[types.UID]bool{}, instances: map[string]bool{}}
 	before := r.pools[np.Name]

@@ -36,8 +36,8 @@ type spares struct {
 	rules        *podrules.Rules // nil: PodDisruptionBudgets are left to the drain
 	recorder     events.EventRecorder
 	clock        clock.Clock
-	changed      func() // as in Config
-	// wanted says of static pools whether they want a node more, until the next pass. For a pool that isn't in it, that isn't known.
+	changed      func() // called when Spare has another answer for a pool (Config.Recount)
+	// wanted says of static pools whether they want a spare until the next pass. For a pool that isn't in it, that isn't known.
 	wanted atomic.Pointer[map[string]bool]
 }
 
@@ -102,7 +102,7 @@ type staticNodes struct {
 	drifted []*decision // those that are to be replaced, the one that drifted first comes first
 	settled bool        // all nodes are initialized, those of the present template for long enough
 	spare   bool        // one may be a spare: it isn't initialized, or it has the present template and hasn't drifted
-	fresh   *candidate  // one that takes the place of a drifted node; nil: there is none
+	fresh   *candidate  // one that may take the place of a drifted node, since it has proved to work; nil: there is none
 }
 
 // look returns the nodes of a static pool.

@@ -34,10 +34,10 @@ type terminations struct {
 	brake      *brake.Brake
 	dryRun     bool
 	ending     func(ctx context.Context, claim, reason string)
-	causeKnown func(ctx context.Context, claim string) bool // as in Config; nil: it always is
+	causeKnown func(ctx context.Context, claim string) bool // whether it is known why the instance has ended (Config.CauseKnown); nil: it always is
 	rollOuts   *rollOuts
 
-	// What these hold may be lost at any moment.
+	// What these hold may be lost at any moment, by a restart of the process, without harm.
 
 	// deleted are the claims, by UID, that were deleted here and that the cache still shows without deletion timestamp.
 	deleted map[string]bool

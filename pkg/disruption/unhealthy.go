@@ -32,8 +32,8 @@ const repairEvery = 5 * time.Minute
 type unhealthy struct {
 	policies repair.Policies
 	settings *annotations.Reader
-	health   cloudprovider.Health // nil: only conditions of Nodes count
-	held     func(pool string, launched time.Time) error
+	health   cloudprovider.Health                        // nil: only conditions of Nodes count
+	held     func(pool string, launched time.Time) error // why the spending guard stops the repair of a node (Config.HoldsRepair)
 	recorder events.EventRecorder
 	// nodes are the unhealthy ones, by the UIDs of their claims. What they remember may be lost at any moment.
 	nodes map[string]*unhealthyNode
@@ -46,7 +46,7 @@ type unhealthyNode struct {
 	// blocked is why it isn't repaired, told is when an event last said that.
 	blocked error
 	told    time.Time
-	// from is since when it is to be repaired; zero: it is tolerated, or blocked.
+	// from is since when the node may be repaired; zero: its fault is still tolerated, or blocked says why it isn't repaired.
 	from time.Time
 }
 

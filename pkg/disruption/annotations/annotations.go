@@ -35,7 +35,7 @@ func NewReader(recorder events.EventRecorder) *Reader {
 // reportMost is how many malformed annotations are remembered, so that each is reported once.
 const reportMost = 10_000
 
-// RestartCost returns what an object says that a restart of its pods costs; nil: nothing.
+// RestartCost returns what a restart of a pod costs by the object's annotation, as the time in which the pod costs as much; nil: it has none.
 func (s *Reader) RestartCost(kind string, obj client.Object) *time.Duration {
 	text, ok := obj.GetAnnotations()[objects.AnnotationRestartCost]
 	if !ok {

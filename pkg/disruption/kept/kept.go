@@ -18,13 +18,13 @@ const (
 type Note struct {
 	Now     consolidation.Kept
 	written time.Time
-	subject string
+	subject string // of the reason that was written
 }
 
 // Wrote records that Now was written.
 func (n *Note) Wrote(now time.Time) { n.written, n.subject = now, subjectOf(&n.Now) }
 
-// Due reports whether a claim whose annotation is old is to be annotated with text.
+// Due reports whether a claim is to be annotated with text. old is the annotation's present value.
 func (n *Note) Due(old, text string, now time.Time) bool {
 	if old == text {
 		if n.subject == "" {

@@ -29,12 +29,12 @@ type Config struct {
 	Surges     *surge.Requests // nil: all pods are evicted
 }
 
-// Rules are those of the pods that a pass looks at. What is worked out from a pod alone is remembered as long as the pod is the same object. They
-// aren't safe for concurrent use.
+// Rules say what the pods that a pass looks at mean for emptying their nodes. What is worked out from a pod alone is remembered as long as the pod is
+// the same object. They aren't safe for concurrent use.
 type Rules struct {
 	Config
 	known map[*corev1.Pod]*Pod
-	round int
+	round int // counts the calls of Begin
 	// restarts are what namespaces say that a restart of their pods costs, as of this round.
 	restarts map[string]*time.Duration
 }
@@ -47,10 +47,10 @@ type Pod struct {
 	retry time.Time // when class is asked for again after an error
 	// restart is what the pod itself says that its restart costs.
 	restart *time.Duration
-	// covering are the budgets that select it, as of version.
+	// covering are the PodDisruptionBudgets that select the pod, as pdb.Budgets.Covering has returned them at this version; -1: not asked yet.
 	covering []int32
 	version  int
-	round    int // in which the pod was last seen
+	round    int // Rules.round when the pod was last looked at
 }
 
 // New returns Rules that know no pod.
@@ -59,7 +59,7 @@ func New(cfg Config) *Rules { return &Rules{Config: cfg, known: map[*corev1.Pod]
 // retryClass is how long it is remembered that a pod has no class.
 const retryClass = time.Minute
 
-// Begin reads the disruption budgets; End forgets the pods that were not looked at since.
+// Begin reads the PodDisruptionBudgets; End forgets the pods that were not looked at since.
 func (r *Rules) Begin() error {
 	r.round++
 	r.restarts = map[string]*time.Duration{}

@@ -15,9 +15,9 @@ type Breaker map[group]*count
 type group struct{ pool, zone string }
 
 type count struct {
-	healthy   []time.Time // when they were launched
-	unhealthy int
-	since     time.Time // when the first of these became so
+	healthy   []time.Time // when each healthy node was launched
+	unhealthy int         // number of nodes
+	since     time.Time   // when the first of the unhealthy nodes became unhealthy
 }
 
 // Add counts a node. f is why it is unhealthy; nil: it is healthy.
@@ -43,8 +43,9 @@ func (b Breaker) Add(pool, zone string, launched time.Time, f *Fault) {
 	}
 }
 
-// all returns how many nodes there are. A healthy one that was launched since the first became unhealthy has the pods of an unhealthy one, as a
-// rule: it doesn't count. Otherwise, when a quarter of a zone fails, its share would fall to a fifth (allowed) as soon as its pods run elsewhere.
+// all returns how many nodes there are. A healthy node that was launched since the first one became unhealthy has the pods of an unhealthy one, as a
+// rule: it doesn't count. Otherwise, when a quarter of a zone's nodes fail, their share would fall to a fifth, which is allowed, as soon as their
+// pods run on new nodes.
 func (c *count) all() int {
 	fresh := 0
 	for _, launched := range c.healthy {

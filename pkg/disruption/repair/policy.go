@@ -63,10 +63,10 @@ func (p Policies) conditions() (out []string) {
 
 // Fault is why a node is unhealthy.
 type Fault struct {
-	// Condition is that of the policy. Text says it to people, as a clause.
+	// Condition is the repair policy's. Text says to people what is wrong, as a clause.
 	Condition corev1.NodeConditionType
 	Text      string
-	// Since is when it became so; from Due on it is not tolerated any more.
+	// Since is when the node became unhealthy; from Due on that is not tolerated any more.
 	Since, Due time.Time
 	// Grace is how long the drain may take; 0: the kubelet doesn't answer, so no drain would end any pod.
 	Grace time.Duration

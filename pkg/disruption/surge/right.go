@@ -38,7 +38,7 @@ var (
 type Right struct {
 	kube  kubernetes.Interface
 	clock clock.WithTicker
-	asked chan struct{}
+	asked chan struct{} // holds a value if a pod has asked for a roll-out since Run last looked
 	state atomic.Pointer[rightState]
 }
 
@@ -73,7 +73,7 @@ func (r *Right) deployments() (appslisters.DeploymentLister, error) {
 }
 
 // Run finds out whether Dovetail has the right, and again every few minutes, while there are pods that ask for a roll-out. It watches Deployments
-// as long as it has, and returns when ctx ends.
+// as long as Dovetail has the right, and returns when ctx ends.
 func (r *Right) Run(ctx context.Context) {
 	var watches sync.WaitGroup
 	defer watches.Wait()
