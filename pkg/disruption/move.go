@@ -26,7 +26,7 @@ type move struct {
 	consolidation.Due
 	sources []*source
 	since   time.Time // when it was reserved
-	pays    time.Time // when it will have saved what it costs; until then the nodes that took its pods are not emptied
+	pays    time.Time // when it will have saved what it costs; until then the nodes that took its pods are not emptied to save money
 	begun   bool      // the planner doesn't give it up any more
 	up      time.Time // when its new nodes were found to be there
 	surging surging

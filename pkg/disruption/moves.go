@@ -66,8 +66,8 @@ func (v *moves) begun(uid string) bool {
 	return mv != nil && mv.begun
 }
 
-// occupied returns what is being done to a node, or was in vain, that keeps it out of a new move; nil: nothing. forced: the new move would have to be
-// made (moveReason).
+// occupied returns what keeps a node out of a new move: something is being done to it, or emptying it has failed a short time ago; nil: nothing.
+// forced: the new move would be for a moveReason.
 func (v *moves) occupied(m *candidate, forced bool, now time.Time) *consolidation.Kept {
 	failed, isFailed := v.memory.failed[m.uid()]
 	mv := v.open.byUID[m.uid()]

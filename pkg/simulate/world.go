@@ -84,7 +84,7 @@ type filters struct {
 	// pods and can't be kept up to date, or that decide in PreFilter by what they have counted: because of them every placement makes
 	// all class states void.
 	extended, recalled sets.Set[string]
-	counting           []fwk.ReservePlugin // out-of-tree plugins whose Filter or PreFilter depends on what their Reserve has counted
+	counting           []fwk.ReservePlugin // out-of-tree plugins that filter and have a Reserve (function counting)
 	devices            allocating          // nil: the profile has no such plugin
 	// pods is what the counting plugins' informers know.
 	pods corelisters.PodLister

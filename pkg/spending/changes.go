@@ -228,8 +228,8 @@ func (c *Changes) workloadChanges(template func(metav1.Object) *corev1.PodTempla
 type workloadState struct {
 	of       origin
 	template string    // hash of the pod template's spec
-	retry    string    // the value of the retry annotation that was handled last
-	retried  time.Time // when it was handled
+	retry    string    // the last value of the retry annotation that is not to be handled again
+	retried  time.Time // when the annotation last caused a retry
 }
 
 // origin identifies the object that a workload's state was read from: the latest of a Deployment's ReplicaSets or a CronJob's Jobs. The

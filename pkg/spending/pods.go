@@ -250,8 +250,8 @@ func (s *state) throw(b *instance, w guard.Workload, pod *corev1.Pod, f *guard.F
 // causeWaited is the cause of a fault for pods whose gates reached their time limit although their node is initialized.
 const causeWaited = "not usable"
 
-// WaitedInVain returns the fault of an instance on whose node a pod of the workload has waited until its gate reached the time limit, because a
-// driver has not published there what the pod needs. Other pods may work there; for pods like this one the next node would be bought in vain, too.
+// WaitedInVain returns the fault of an instance for which a pod of the workload has waited until its gate reached the time limit, because a driver
+// has not published on the node what the pod needs. Other pods may work there; for pods like this one the next node would be bought in vain, too.
 func WaitedInVain(w guard.Workload, reason string) guard.Fault {
 	return guard.Fault{Cause: causeWaited, Message: reason, Workloads: []guard.Workload{w}, Waited: true}
 }

@@ -2,7 +2,7 @@ package consolidation
 
 import "slices"
 
-// balancedThreshold is the lowest score that a move may have: 1/k, where Karpenter's k is 2.
+// balancedThreshold is the lowest score that a move may have with the policy Balanced: 1/k, where Karpenter's k is 2.
 const balancedThreshold = 0.5
 
 // totals are the price of a pool's nodes together, in $/h, and their disruption cost: Karpenter's policy Balanced compares a move with them. Nodes

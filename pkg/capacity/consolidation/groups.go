@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// sizes are how many nodes are replaced together.
+// sizes are how many nodes are replaced together, at most; each round tries one of them.
 var sizes = []int{2, 4, 8, 16}
 
 // worthwhile is the part of their price that replacing several nodes must save: for less nobody wants pods restarted, even if it is free.

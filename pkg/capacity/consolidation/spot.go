@@ -9,7 +9,8 @@ import (
 // alike is the part of the cheapest offering's price by which an on-demand offering may be dearer and still be an alternative to the cheapest.
 const alike = 0.01
 
-// spotPrice returns the price of the dearest of the spot offerings that a new node may become. In place of spot nodes alone it has to have
+// spotPrice returns the price of the dearest of the spot offerings that a new node may become, with the number of their instance types that counts
+// (count) and the number that is needed for the purchase to be allowed. In place of spot nodes alone it has to have
 // as many types as the pools' flexibility says, all of them cheaper: with fewer, a node would be replaced again and again, until it is of the
 // cheapest type, which is interrupted most.
 func (p *plan) spotPrice(t *trial, b *purchase) (price float64, count, needed int) {

@@ -57,7 +57,7 @@ type plan struct {
 	most int32
 	// separate: no pods go to new nodes that earlier moves of the pass buy.
 	separate bool
-	// Working memory of try and commit, which each of their calls overwrites.
+	// Working memory, which each trial and each commit overwrites.
 	leftover, order []share
 	placed          []place
 	roots           []int32

@@ -45,8 +45,8 @@ type Fault struct {
 	// Overtaken: the plan was right when it was made, but the cluster had changed by the time the machine was there. That counts as chance,
 	// and tells nothing about a breaker that the machine is a probe of.
 	Overtaken bool
-	// Waited: a pod has waited on the machine's node, until a time limit, for something that it needs there, such as a device. That is a failure for
-	// its workload even if the machine has served other workloads.
+	// Waited: a pod that was planned on the machine's node has waited, until a time limit, for something that it needs there, such as a device. That
+	// is a failure for its workload even if the machine has served other workloads.
 	Waited bool
 }
 

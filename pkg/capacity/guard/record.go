@@ -39,11 +39,11 @@ type entry struct {
 	Probes  []string   `json:"probes,omitempty"`
 }
 
-// The most that a record holds: of one breaker, except for the images.
+// The most that a record holds of one breaker; mostImages is for the whole record.
 const (
-	mostMembers = 20
+	mostMembers = 20      // workloads
 	mostNames   = 1 << 10 // bytes of the members' names
-	mostImages  = 16      // of a node class
+	mostImages  = 16
 	mostMessage = 160     // bytes
 	mostFailed  = 32      // failed probes: the pause stops growing long before
 )

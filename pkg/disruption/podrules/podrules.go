@@ -47,7 +47,8 @@ type Pod struct {
 	retry time.Time // when class is asked for again after an error
 	// restart is what the pod itself says that its restart costs.
 	restart *time.Duration
-	// covering are the PodDisruptionBudgets that select the pod, as pdb.Budgets.Covering has returned them at this version; -1: not asked yet.
+	// covering are the PodDisruptionBudgets that select the pod, as pdb.Budgets.Covering has returned them together with version. version -1: it was
+	// not called yet.
 	covering []int32
 	version  int
 	round    int // Rules.round when the pod was last looked at
