@@ -58,7 +58,8 @@ func (w *World) keyOf(step capacity.Step) classKey {
 //	   |                       +-------- pods are placed ----------+ |
 //	   +------- a placement that AddPod can't handle (void) ---------+
 //
-// A class is behind if its state lacks some placements. It catches up only when its next pod is checked, so classes without further pods cost nothing.
+// A class is behind if its state lacks some placements. It catches up only when its next pod is checked, so classes without further pods cost
+// nothing.
 type class struct {
 	by    *filters    // of the pods' profile
 	pod   *corev1.Pod // the one for which PreFilter ran

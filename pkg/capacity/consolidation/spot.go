@@ -9,10 +9,9 @@ import (
 // alike is the part of the cheapest offering's price by which an on-demand offering may be dearer and still be an alternative to the cheapest.
 const alike = 0.01
 
-// spotPrice returns the price of the dearest of the spot offerings that a new node may become, with the number of their instance types that counts
-// (count) and the number that is needed for the purchase to be allowed. In place of spot nodes alone it has to have
-// as many types as the pools' flexibility says, all of them cheaper: with fewer, a node would be replaced again and again, until it is of the
-// cheapest type, which is interrupted most.
+// spotPrice returns the price, in $/h, of the dearest of the spot offerings that a new node may become. It may be bought if count is at least needed:
+// in place of spot nodes alone, count is the number of its instance types, all of them cheaper, and needed the pools' flexibility. With fewer types, a
+// node would be replaced again and again, until it is of the cheapest type, which is interrupted most.
 func (p *plan) spotPrice(t *trial, b *purchase) (price float64, count, needed int) {
 	flexible, ceiling := 0, 0.0
 	onlySpot := true

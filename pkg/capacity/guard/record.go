@@ -44,8 +44,8 @@ const (
 	mostMembers = 20      // workloads
 	mostNames   = 1 << 10 // bytes of the members' names
 	mostImages  = 16
-	mostMessage = 160     // bytes
-	mostFailed  = 32      // failed probes: the pause stops growing long before
+	mostMessage = 160 // bytes
+	mostFailed  = 32  // failed probes: the pause stops growing long before
 )
 
 // Owner is the object whose record holds the breakers of a key.
