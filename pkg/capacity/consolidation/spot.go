@@ -10,8 +10,8 @@ import (
 const alike = 0.01
 
 // spotPrice returns the price, in $/h, of the dearest of the spot offerings that a new node may become. It may be bought if count is at least needed:
-// in place of spot nodes alone, count is the number of its instance types, all of them cheaper, and needed the pools' flexibility. With fewer types, a
-// node would be replaced again and again, until it is of the cheapest type, which is interrupted most.
+// in place of spot nodes alone, count is the number of its instance types, all of them cheaper, and needed the pools' flexibility. With fewer types,
+// a node would be replaced again and again, until it is of the cheapest type, which is interrupted most.
 func (p *plan) spotPrice(t *trial, b *purchase) (price float64, count, needed int) {
 	flexible, ceiling := 0, 0.0
 	onlySpot := true
