@@ -106,7 +106,7 @@ func (l *Ledger) PlannedSoon(uid types.UID, now time.Time) bool {
 	return ok && p.state == Refused && (p.soon || p.broken && p.retry.Sub(now) <= soon)
 }
 
-// Await marks pods that were just refused because they wait for the result of a plan's first nodes.
+// Await marks pods that were just refused because they wait for the result of a plan's first nodes, so that no pods are evicted for them.
 func (l *Ledger) Await(uids []types.UID) {
 	for _, uid := range uids {
 		if p, ok := l.pods[uid]; ok && p.state == Refused {
