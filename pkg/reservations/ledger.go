@@ -28,17 +28,17 @@ import (
 type Ledger struct {
 	clock clock.PassiveClock
 	wake  chan struct{}
-	idle  atomic.Bool
+	idle  atomic.Bool // the ledger has neither a node nor a pod
 	bare  atomic.Bool // the ledger has no node
 
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
-	later  map[types.UID]Deferred
+	later  map[types.UID]Deferred // pods that preemption may help first, by UID
 	// taken holds the pods that the scheduler has assumed, until the informer shows them bound or deleted: in the informer they still look
 	// pending.
 	taken map[types.UID]bool
-	// ended holds the pods of this minute and the one before that will never need a node again: a cycle that began before their end may
-	// still submit one, and no event would ever withdraw that.
+	// ended and endedBefore hold the pods that in this minute and the one before have ended or been bound, and so never need a node again: a
+	// scheduling cycle that began earlier may still submit such a pod, and no event would ever withdraw that.
 	ended, endedBefore map[types.UID]bool
 	endedAt            time.Time
 }
@@ -47,7 +47,7 @@ type Ledger struct {
 type Deferred struct {
 	Ref   capacity.PodRef
 	Class *capacity.Class
-	at    time.Time
+	at    time.Time // when preemption has had its time, and Due returns the pod
 }
 
 // preemptionTry is how long preemption may try before a node is launched for a pod that prefers preemption.
@@ -256,7 +256,7 @@ func (r *Ledger) Gated(uid types.UID) (closed bool) {
 	return closed
 }
 
-// Pin returns the node that a planned pod has to use; see ledger.Pin.
+// Pin returns the only node that the pod may use. If node is empty, it may use any, unless wait says what a planned pod waits for.
 func (r *Ledger) Pin(uid types.UID) (node, wait string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,8 +293,8 @@ func (r *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
 	return got
 }
 
-// Apart returns the planned classes that must not share a node with the pod, which is of class c; see ledger.Apart. A pod that
-// was refused has no plan to wait for, so it may preempt, like one with preempts.
+// Apart returns the planned classes whose pods must not share a node with the pod, which is of class c. preempts: the pod could preempt pods of a
+// lower priority, so classes of a lower priority are left out. So they are for a refused pod, which has no plan to wait for.
 func (r *Ledger) Apart(uid types.UID, c *capacity.Class, preempts bool) (out map[capacity.ClassKey]bool) {
 	r.Read(func(l ledger.Reader) {
 		out = l.Apart(c, preempts || l.Refused(uid) && !l.PlannedSoon(uid, r.Now()))
@@ -320,7 +320,7 @@ func (r *Ledger) Unplanned(uid types.UID) (yes bool) {
 	return yes
 }
 
-// TurnAway remembers a pod that was rejected on the node; see ledger.TurnAway.
+// TurnAway remembers a pod that Object kept off the node: the ledger activates it when that may have changed.
 func (r *Ledger) TurnAway(node string, ref capacity.PodRef, daemon bool) {
 	r.Step(func(l *ledger.Ledger, _ time.Time) { l.TurnAway(node, ref, daemon) })
 }
