@@ -62,8 +62,8 @@ func (t *Triggers) Changed() {
 	t.reopen()
 }
 
-// reopenIfChanged returns a func to be called once pods have been refused. If anything has changed since, they are planned for again: the
-// change could not reopen them before they were refused.
+// reopenIfChanged returns a func to be called once pods have been refused. If pools, offerings or node classes have changed between the two calls,
+// refused pods are planned for again: a change before their refusal could not do that.
 func (t *Triggers) reopenIfChanged() func() {
 	changes := t.changes.Load()
 	return func() {

@@ -21,10 +21,10 @@ type Relief struct {
 	inFlight bool
 	pools    map[string]bool // pools whose limits refused pods may wait for
 	total    bool            // refused pods may wait for the limit of all pools
-	ended    bool            // a claim that counts against such a limit has ended since pods were refused
+	ended    bool            // a claim that counts against a limit of pools or total has ended since pods were refused
 	during   map[string]bool // pools of claims that have ended since the current or last plan began
 	busy     bool            // a plan is being made, whose refusals are not recorded yet
-	last     time.Time
+	last     time.Time       // when Due last reported that such a claim has ended
 }
 
 // New returns a Relief that knows of no pods. most is maxClaimsInFlight.
