@@ -154,7 +154,7 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	p.mu.Unlock()
 	switch {
 	case asks && err == nil:
-		p.reservations.Submit(capacity.RefOf(pod), class) // no scheduling cycle of its own scheduler submits it: the condition is all that tells of it
+		p.reservations.Submit(capacity.RefOf(pod), class) // its own scheduler doesn't submit it: only its PodScheduled condition tells of it
 		return
 	case news:
 		p.cfg.Events.Pod(capacity.RefOf(pod), corev1.EventTypeWarning, "FailedProvisioning", why)

@@ -32,7 +32,7 @@ type Chunks struct {
 	// set: SetBuffers was called, so the buffers are known. kept: a pass over their chunks has been made since then.
 	set, kept bool
 	why       map[types.UID]string // why chunks of a buffer have no capacity
-	spans     buffers.Spans
+	spans     buffers.Spans        // since when nodes have chunks, and when they last had some
 }
 
 // mostWait is how long chunks wait at the most because pods wait for a plan.

@@ -81,8 +81,8 @@ func (t *Triggers) reopen() {
 	}
 }
 
-// RoomAppeared hears that a node has more free capacity: a pod has ended or was resized downwards, a node was added, has grown, or is schedulable again.
-// Pods that wait for an instance may use it instead. Safe for concurrent use; returns at once.
+// RoomAppeared hears that a node has more free capacity: a pod has ended or was resized downwards, a node was added, has grown, or is schedulable
+// again. Pods that wait for an instance may use that capacity instead. Safe for concurrent use; returns at once.
 func (t *Triggers) RoomAppeared() { t.CapacityAppeared(true) }
 
 // CapacityAppeared is RoomAppeared with the kind of capacity. For freed capacity pods may leave an instance that is already launched. For what

@@ -183,8 +183,8 @@ func held(flights []ledger.InFlight, adopted map[types.UID][]types.UID, counted 
 	return out
 }
 
-// planned returns the limits that a node in flight was planned with, by driver: of a CSI driver how many volumes may be attached, of a DRA driver for how
-// many pods its devices are enough.
+// planned returns the limits that a node in flight was planned with, by driver: of a CSI driver how many volumes may be attached, of a DRA driver
+// for how many pods its devices are enough.
 func (vi *viewer) planned(f *ledger.InFlight) map[string]int64 {
 	if f == nil || f.Template == nil {
 		return nil

@@ -19,10 +19,10 @@ import (
 // lock. The cost of a call in a cycle grows not with the cluster, but with the number of reservations: Pin counts the pods of the pod's
 // class that wait before it, as does Gate, which is asked only where its reason is logged. Submit, Assume, Unassume and Settled read the
 // reservations of that class, its node and its group, Object those of the node, and Apart, once in the cycle of a pod that is not pinned,
-// the classes that may conflict with the pod's. Submit and Unassume read all pods in the ledger when the node has changed after their gates opened. Gated, Knows, Watches,
-// Refused and Unwatched are O(1). The launch controller's steps (Tick each second, the writing of a plan) read every pod and node in the
-// ledger, and cycles wait for them. BenchmarkGrowth (test/bench) measures all of this. A panic under the lock ends the process: the ledger
-// would be half changed, and the next start rebuilds its content.
+// the classes that may conflict with the pod's. Submit and Unassume read all pods in the ledger when the node has changed after their gates
+// opened. Gated, Knows, Watches, Refused and Unwatched are O(1). The launch controller's steps (Tick each second, the writing of a plan) read
+// every pod and node in the ledger, and cycles wait for them. BenchmarkGrowth (test/bench) measures all of this. A panic under the lock ends the
+// process: the ledger would be half changed, and the next start rebuilds its content.
 //
 // Lock order: the scheduling queue's lock is taken before that of Ledger (PreEnqueue), which never calls out.
 type Ledger struct {
@@ -302,7 +302,7 @@ func (r *Ledger) Apart(uid types.UID, c *capacity.Class, preempts bool) (out map
 	return out
 }
 
-// Object returns why the pod may not go to the node, or nil; see ledger.Object.
+// Object returns why the pod may not go to the node as far as reservations, cordons and early binding are concerned, or nil (see ledger.Object).
 func (r *Ledger) Object(node string, ask *ledger.Ask, on ledger.Amounts) (err error) {
 	r.Read(func(l ledger.Reader) { err = l.Object(node, ask, on) })
 	return err
@@ -349,7 +349,7 @@ func (r *Ledger) Settled(uid types.UID, node string) {
 	r.Step(func(l *ledger.Ledger, _ time.Time) { podsBound.WithLabelValues(string(l.Settled(uid, node))).Inc() })
 }
 
-// Awaited reports whether pods wait for the claim's node; see ledger.Awaited.
+// Awaited reports whether pods are planned for the claim's node that have not been bound yet.
 func (r *Ledger) Awaited(claim string) (yes bool) {
 	r.Read(func(l ledger.Reader) { yes = l.Awaited(claim) })
 	return yes

@@ -130,7 +130,7 @@ type pod struct {
 type class struct {
 	*capacity.Class
 	pods     int       // number of entries in Ledger.pods, in any state
-	slots    []*slot   // slots not assumed yet, in plan order
+	slots    []*slot   // its slots, except those whose pods are assumed, in plan order
 	waiting  []*pod    // Planned pods, in the order of their plans
 	open     int       // number of Open pods that have no slot yet
 	failed   int       // how often in a row its pods lost their reservations instead of being bound; pods that fail together count once
@@ -160,11 +160,11 @@ type slot struct {
 	leaving string
 	// early: the drain of the node leaving has not begun. Until then the owner's next pods don't get the slot, and pending pods may (see Reserve).
 	early bool
-	ready bool
+	ready bool // its pod may be bound now
 	// behind: a spread or an affinity refused its pod, so it isn't ready until other pods of its class are bound. placed: class.placed then.
 	behind  bool
 	placed  int
-	refused time.Time // when a filter refused its pod for the first time; zero: never
+	refused time.Time // when a filter first refused its pod while no slot planned earlier waited for its node; zero: never
 	again   time.Time // behind because of a spread: when the pod is tried again even if no other pod was placed
 	// planned is the memory in bytes that the node needs for this slot and for all that was planned there before it.
 	planned int64

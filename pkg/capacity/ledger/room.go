@@ -125,8 +125,8 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) error {
 	return n.room(p, ask, on)
 }
 
-// early returns why a pod without a plan can't be bound to the node yet, or nil. A DaemonSet's pod with devices may be the one that removes the node's
-// startup taint: without it the node would never be initialized. So it waits for the kubelet only, which reports the devices itself from then on.
+// early returns why a pod without a plan can't be bound to the node yet, or nil. A DaemonSet's pod with devices may be the one that removes the
+// node's startup taint: without it the node would never be initialized. So it waits only until the kubelet, which reports the devices, registers.
 func (n *node) early(c *capacity.Class, daemon bool) error {
 	if !n.cached || !n.status.Managed || n.status.Initialized {
 		return nil
