@@ -187,8 +187,7 @@ func (c *Chunks) free(ctx context.Context, v *View, node string) (moved bool, er
 	return moved, err
 }
 
-// buy launches nodes for the chunks that have no capacity, and says in why, by buffer, why chunks get none. If an open breaker stops some of them
-// and its probe is due, it launches one node as the probe.
+// buy launches nodes for chunks without capacity (one node, if it is to probe a breaker that stops chunks), and notes in why, why others get none.
 func (c *Chunks) buy(ctx context.Context, why map[types.UID]string) error {
 	v, all, err := c.view(ctx)
 	if err != nil {
@@ -224,8 +223,7 @@ func (c *Chunks) buy(ctx context.Context, why map[types.UID]string) error {
 	return nil
 }
 
-// chunkPlan makes a verified plan for chunks. If an open breaker stops some of the chunks and its probe is due, the plan is one node that probes
-// the breaker.
+// chunkPlan makes a verified plan for chunks. If an open breaker stops some chunks and its probe is due, the plan is one node that probes it.
 func (p *planning) chunkPlan(ctx context.Context, v *View, demand []capacity.Demand, terms *Terms) (*capacity.Plan, error) {
 	pools := slices.Clone(v.Pools)
 	v.Nodes, v.Demand = buffers.Order(v.Nodes), slices.Clone(demand)

@@ -44,8 +44,7 @@ type Parts struct {
 	Types   func(nodeClass string) ([]*capacity.InstanceType, error)
 	World   World
 	Planner Planner
-	// Rooms makes plans without pools, which buy nothing. It is another Planner than the one above because a Planner keeps what it has computed from
-	// the pools of its last plan.
+	// Rooms makes plans without pools, which buy nothing. It isn't the same as Planner, because a Planner remembers the pools of its last plan.
 	Rooms   Planner
 	Nodes   Nodes
 	Gangs   Gangs // nil: no plugin handles groups

@@ -47,7 +47,7 @@ type move struct {
 	asked bool          // Replace was called since the last try, and capacity is missing
 	tries int           // how often capacity was planned for the pods
 	next  time.Time     // there is no further try before this time
-	why   string        // why a pod got no capacity in the last try
+	why   string        // why one of the pods got no capacity in the last try
 }
 
 // Replace asks for capacity for the pods of a node that has to go, as if they had already left it. It reports whether all of it is
@@ -103,8 +103,7 @@ func (r *Replacements) Forget(node string) {
 	r.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(node) })
 }
 
-// successors returns the pods that will replace the given ones, by owner and class. The error says why no capacity can be planned for a pod that it
-// left out.
+// successors returns the pods that will replace the given ones, by owner and class; the error says why one had to be left out.
 func (r *Replacements) successors(pods []*corev1.Pod) (map[ledger.Successor][]*corev1.Pod, error) {
 	var forbidden error
 	may := make([]*corev1.Pod, 0, len(pods))

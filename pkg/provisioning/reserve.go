@@ -228,8 +228,7 @@ func offersOf(pools []*capacity.Pool) map[string]map[capacity.OfferKey]float64 {
 	return out
 }
 
-// changed returns why a new node can't be bought as it was proposed. For a move that is to save something, a price that has risen is such a reason;
-// anyPrice: it is not.
+// changed returns why a new node can't be bought as it was proposed. A price that has risen is a reason unless anyPrice: such moves don't save money.
 func changed(offers map[string]map[capacity.OfferKey]float64, n *capacity.PlannedNode, anyPrice bool) string {
 	of, ok := offers[n.Pool.Name]
 	if !ok {
@@ -345,8 +344,7 @@ func (c *Consolidation) trial(v *View, all []*attempt, objects map[string]*corev
 	return t, of
 }
 
-// order puts first the pods of a class for whose zone most pods of the class are still to come. So pods of a class go to their zones in turn, and
-// a spread constraint refuses few of them at the first try.
+// order has pods of a class placed in their zones in turn, first where most are to go, so that a spread refuses few of them at the first try.
 func (c *Consolidation) order(v *View, steps []stepOf) {
 	type domain struct {
 		class capacity.ClassKey
@@ -379,8 +377,7 @@ func disrupted(o *corev1.Node) *corev1.Node {
 	return o
 }
 
-// reserve reserves capacity for the moves that can be made, and returns those for which that worked. lift are the open breakers of the spending
-// guard that a move's new node may probe.
+// reserve reserves capacity for the moves that can be made, and returns those for which that worked. Their new nodes may probe the breakers in lift.
 func (c *Consolidation) reserve(ctx context.Context, v *View, all []*attempt, lift []guard.Key) (out []consolidation.Due) {
 	for _, a := range all {
 		if a.why != "" {

@@ -30,8 +30,7 @@ type search struct {
 	opts  capacity.Options
 	// demand is the first entry of the scene's Demand for each class.
 	demand map[capacity.ClassKey]*capacity.Demand
-	// known holds the forbidden placements: a class on a node, or on new nodes of a pool, zone and capacity type. accepted holds the placements
-	// where the filters accepted a pod of the class in a plan. Both are without reasons.
+	// known holds the placements that are forbidden, accepted those where the filters accepted a pod of the class in a plan, both without reasons.
 	known, accepted map[capacity.Forbidden]bool
 	// refused counts the plans in which a class was refused; surveyed and probed hold the classes that were verified on all existing nodes
 	// and on all possible new nodes.
@@ -262,8 +261,7 @@ func (q *search) remove(plan *capacity.Plan, rejected []capacity.Rejection) {
 	plan.Remove(gone)
 }
 
-// reword replaces, for classes whose placements were removed, the message of the plan by that of the last plan, which was made with more refusals
-// of the filters known.
+// reword replaces, for classes whose placements were removed, the plan's message by that of the last plan, for which more refusals were known.
 func (q *search) reword(plan, last *capacity.Plan) {
 	if plan == last {
 		return

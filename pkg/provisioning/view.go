@@ -201,8 +201,7 @@ func (vi *viewer) planned(f *ledger.InFlight) map[string]int64 {
 	return out
 }
 
-// promise returns the node as plans see it: without the capacity that is reserved there, and with what a node in flight is going to have. planned
-// are the limits that the node was planned with, by driver (see the method planned). The reservations' pods are added to v.Promised.
+// promise returns the node as plans see it, with its reservations taken off, and adds their pods to v.Promised. planned are its limits by driver.
 func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus, planned map[string]int64) *capacity.Node {
 	if f == nil && (!st.Managed || st.Initialized) {
 		return n

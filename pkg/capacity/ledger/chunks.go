@@ -47,7 +47,7 @@ type Chunk struct {
 // BufferState is a Buffer and what has become of it.
 type BufferState struct {
 	Buffer
-	// Ready is the number of chunks on nodes that are up, Launching that of chunks on other nodes. The rest has no capacity.
+	// Ready is the number of chunks on initialized nodes, Launching that of chunks on nodes that aren't yet. The rest has no capacity.
 	Ready, Launching int
 	// Next is the time before which nothing is launched for the buffer. Misfits is how many nodes in a row turned out too small for its chunks,
 	// with less capacity than planned.

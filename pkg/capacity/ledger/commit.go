@@ -163,8 +163,8 @@ func (l *Ledger) plan(p *pod, s *slot, now time.Time) {
 // when its scheduling cycle begins; the record names as many entitled pods as there are slots.
 func (l *Ledger) Slots(claim string) []capacity.Slot { return l.AllSlots([]string{claim})[claim] }
 
-// AllSlots returns the Slots of several claims, or of nodes by their names. It works out only once per class which pod has which slot: that is most of
-// the work.
+// AllSlots returns the Slots of several claims, or of nodes by their names. It works out only once per class which pod has which slot: that is most
+// of the work.
 func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
 	h := &holders{ledger: l, byClass: map[*class]map[*slot]*pod{}}
 	out := make(map[string][]capacity.Slot, len(claims))
