@@ -35,7 +35,8 @@ type Arrivals struct {
 	mu sync.Mutex
 	// controllers are those from which pods are to come, by UID.
 	controllers map[types.UID]expectation
-	// passedOn is when ReplicaSets of Deployments last grew, by the Deployment's UID. Informers don't tell in which order things happened.
+	// passedOn is when a ReplicaSet of a Deployment last grew, by the Deployment's UID. From then on pods are expected of the ReplicaSet, and the
+	// growth of the Deployment no longer counts: the informers may deliver the two events in either order.
 	passedOn map[types.UID]time.Time
 }
 
@@ -151,8 +152,8 @@ func (a *Arrivals) forgetOld(now time.Time) {
 	}
 }
 
-// Settled reports whether a plan may be made now: no demand has been submitted for quiet, and no pods are about to come that a plan made now
-// could not know. After a pod that has come alone a part of window is enough; after others, and where demand has other causes, all of it.
+// Settled reports whether a plan may be made now: no pods are about to come that it could not know, and quiet, the time since demand was last
+// submitted, has reached window. Shortly after a pod that has come alone, a shorter quiet is enough.
 func (a *Arrivals) Settled(quiet, window time.Duration) bool {
 	if a.Expected() {
 		return false

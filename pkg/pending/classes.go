@@ -42,8 +42,8 @@ type Classes struct {
 
 type classified struct {
 	ref     capacity.PodRef
-	version string // the pod's resourceVersion: its gates, requests and labels may change
-	named   capacity.LabelsNamed
+	version string               // the pod's resourceVersion: its gates, requests and labels may change
+	named   capacity.LabelsNamed // Classes.named when the class was computed
 	class   *capacity.Class
 	err     error
 }
@@ -81,7 +81,8 @@ func (c *Classes) changes(pod *corev1.Pod) bool {
 	return hasClaims(pod) || c.devices != nil && len(pod.Spec.ResourceClaims) > 0
 }
 
-// needs returns what the pod's volumes and devices need. of is the pod whose claims are read, which is another one for a successor.
+// needs returns what the pod's volumes and devices need. of is the pod whose claims are read: the same pod, or the one that will be replaced by it
+// if it doesn't exist yet.
 func (c *Classes) needs(pod, of *corev1.Pod) capacity.VolumeInfo {
 	var out capacity.VolumeInfo
 	if hasClaims(pod) {

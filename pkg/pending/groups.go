@@ -2,7 +2,7 @@ package pending
 
 import corev1 "k8s.io/api/core/v1"
 
-// Group identifies the group that a pod says it belongs to.
+// Group identifies the PodGroup that a pod says it belongs to.
 type Group struct {
 	Namespace, Name string
 	// InTree: the group is of scheduling.k8s.io (spec.schedulingGroup), otherwise of scheduling.x-k8s.io.

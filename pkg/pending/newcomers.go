@@ -9,8 +9,8 @@ import (
 
 // newcomers are the pods of our profiles that may not have had their first scheduling cycle. The lock of Pods guards them.
 type newcomers struct {
-	pods []firstSeen // of the last arrivalPatience, and some older ones, in order of time
-	// last is when the last one was first seen, alone whether none was for arrivalPatience before it.
+	pods []firstSeen // pods first seen within the last arrivalPatience, and some older ones, in order of time
+	// last is when the most recent newcomer was first seen. alone: no other was within arrivalPatience before that.
 	last  time.Time
 	alone bool
 }
@@ -27,14 +27,14 @@ func (n *newcomers) add(uid types.UID, now time.Time) {
 	n.pods, n.last = append(n.pods, firstSeen{uid, now}), now
 }
 
-// since forgets pods that were not seen after a time.
+// since keeps only pods that were first seen after a time.
 func (n *newcomers) since(after time.Time) {
 	for len(n.pods) > 0 && !n.pods[0].seen.After(after) {
 		n.pods = n.pods[1:]
 	}
 }
 
-// lastArrival returns when the last pod of our profiles was first seen, and whether none was for arrivalPatience before it.
+// lastArrival returns when the most recent pod of our profiles was first seen, and whether no other was within arrivalPatience before that.
 func (p *Pods) lastArrival() (seen time.Time, alone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

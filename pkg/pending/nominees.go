@@ -8,8 +8,8 @@ import (
 )
 
 // victimPatience is how long the victims of a preemption may take to end before a node is launched for the pod after all. If their grace
-// periods are longer, they may take these and victimMargin, in which the kubelet reports their end, but at most longestPatience: a new node
-// takes less time than that.
+// periods are longer, they may take that time and victimMargin more, in which the kubelet reports their end, but at most longestPatience: a new
+// node takes less time than that.
 const (
 	victimPatience  = 30 * time.Second
 	victimMargin    = 10 * time.Second
@@ -91,7 +91,7 @@ func (p *Pods) PodsEnding(node string) (deadline time.Time, ending bool) {
 // ending are, per node, the bound pods that are being deleted, with the time at which each one's grace period is over.
 type ending map[string]map[types.UID]time.Time
 
-// count replaces what is known of a pod; nil: there is none.
+// count replaces a pod's old state by the new one. old is nil when the pod appears, pod when it is gone.
 func (e ending) count(old, pod *corev1.Pod) {
 	if node := leaves(old); node != "" {
 		if delete(e[node], old.UID); len(e[node]) == 0 {

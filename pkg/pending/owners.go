@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// admittedWindow is how recently a pod must have been created to be a sign that its controller is still creating siblings.
+// admittedWindow is how recently a pod must have been created to be a sign that its controller is still creating pods.
 const admittedWindow = 10 * time.Second
 
 // Owners knows how many more pods the controllers of waiting pods are certain to create. A controller creates its pods one after the other,
@@ -48,8 +48,8 @@ func NewOwners(f informers.SharedInformerFactory) *Owners {
 }
 
 // wanted returns how many live pods the controller wants and is certain to get. It returns 0 where that is uncertain: the controller fails,
-// is paused or makes its pods one by one, or a quota may stop it half-way; and where its pods differ, since they are planned for like
-// the newest of them.
+// is paused or makes its pods one by one, or a quota may stop it half-way; and where its pods need different nodes, since the missing pods are
+// planned for as if they were like its newest pod.
 func (o *Owners) wanted(namespace string, owner *metav1.OwnerReference) int {
 	if o.limited(namespace) {
 		return 0
@@ -78,8 +78,8 @@ func (o *Owners) wanted(namespace string, owner *metav1.OwnerReference) int {
 	return 0
 }
 
-// volumesWait reports whether a volume exists already for a pod of the set that isn't running: such a pod goes to its volume's zone, and
-// its siblings to those of theirs.
+// volumesWait reports whether a volume exists already for a pod of the set that has no node: such a pod has to go to the zone of its volume, and
+// other pods of the set may have to go to other zones.
 func (o *Owners) volumesWait(set *appsv1.StatefulSet) bool {
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return false
@@ -137,7 +137,7 @@ func (o *Owners) limited(namespace string) bool {
 	return len(quotas) > 0
 }
 
-// ownClass returns the class of a waiting pod with that pod as its example. Pods of several Jobs may be of one class, and the spending guard tells
+// ownClass returns the class of a waiting pod with that pod as Class.Pod. Pods of several Jobs may be of one class, and the spending guard tells
 // their workloads apart.
 func ownClass(w ledger.Waiting, pods *Pods) *capacity.Class {
 	pod := pods.Get(w.Ref.UID)
@@ -149,9 +149,9 @@ func ownClass(w ledger.Waiting, pods *Pods) *capacity.Class {
 	return &own
 }
 
-// Anticipated returns demand for the anticipated pods: those that controllers of waiting pods have still to create, each of the class of its
-// newest sibling. pods.Created counts a controller's live pods; held counts, by owner, the reservations that are kept for pods it has
-// not created yet.
+// Anticipated returns demand for the anticipated pods: those that controllers of waiting pods have still to create, each of the class of the newest
+// waiting pod of its controller. pods.Created counts a controller's live pods; held counts, by controller, the reservations that are kept for pods
+// that it has not created yet.
 func Anticipated(waiting []ledger.Waiting, pods *Pods, owners *Owners, held map[types.UID]int, now time.Time) []capacity.Demand {
 	newest := map[types.UID]ledger.Waiting{}
 	refs := map[types.UID]*metav1.OwnerReference{}

@@ -52,7 +52,7 @@ type Pods struct {
 	owned map[types.UID]int
 	// ending are, per node, the bound pods that are being deleted, with the time at which each one's grace period is over.
 	ending ending
-	// bound is the number of live pods per group that have a node.
+	// bound is the number of live pods with a node, per group (PodGroup).
 	bound map[Group]int
 }
 
@@ -60,7 +60,7 @@ type Pods struct {
 type arrival struct {
 	pod  *corev1.Pod
 	seen time.Time
-	told string // why it can't be planned for, as last reported in its events
+	told string // why the pod can't be planned for, as last reported in its events
 }
 
 // New returns Pods that are empty.
@@ -154,7 +154,7 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	p.mu.Unlock()
 	switch {
 	case asks && err == nil:
-		p.reservations.Submit(capacity.RefOf(pod), class) // no scheduling cycle of its own scheduler submits it: the condition is all that tells of it
+		p.reservations.Submit(capacity.RefOf(pod), class) // its own scheduler doesn't submit it: only its PodScheduled condition tells of it
 		return
 	case news:
 		p.cfg.Events.Pod(capacity.RefOf(pod), corev1.EventTypeWarning, "FailedProvisioning", why)
@@ -176,7 +176,8 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	}
 }
 
-// drop forgets a pod that isn't waiting for one of our nodes. ended: it never will again.
+// drop forgets a pod that doesn't wait for a node to be launched. ended: it never will again. tell is the step that informs the ledger, if that has
+// the pod.
 func (p *Pods) drop(pod *corev1.Pod, ended bool, tell func(*ledger.Ledger, time.Time)) {
 	p.forget(pod.UID, ended && (p.ours[pod.Spec.SchedulerName] || p.others[pod.Spec.SchedulerName]), tell)
 }

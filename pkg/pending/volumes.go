@@ -114,8 +114,8 @@ func (v volumeInfo) claim(out *capacity.VolumeInfo, namespace, name string, ephe
 	v.unbound(out, pvc)
 }
 
-// renewed adds what the next claim of an ephemeral volume needs. The claim of today, if it is there, has the storage class that admission
-// has filled in.
+// renewed adds what the PersistentVolumeClaim of the next pod's ephemeral volume needs. The present claim of that name, if there is one, has the
+// storage class that admission has filled in.
 func (v volumeInfo) renewed(out *capacity.VolumeInfo, namespace, name string, template *corev1.PersistentVolumeClaimTemplate) {
 	next := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if pvc, err := v.claims.PersistentVolumeClaims(namespace).Get(name); err == nil {

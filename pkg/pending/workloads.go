@@ -34,7 +34,7 @@ func (o *Owners) WorkloadOf(pod *corev1.Pod, class func() *capacity.Class) guard
 	return guard.Workload{Namespace: pod.Namespace, Owner: ref.Kind + "/" + ref.Name}
 }
 
-// bufferKind is the owner of the pods that chunks of CapacityBuffers are like.
+// bufferKind is the kind of owner of the pods that stand for a CapacityBuffer's chunks in plans.
 var bufferKind = schema.GroupKind{Group: "autoscaling.x-k8s.io", Kind: "CapacityBuffer"}
 
 // above returns the controller of a controller; nil: it has none (root), or it can't be read.

@@ -17,10 +17,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Chunks keeps the capacity that CapacityBuffers ask for (docs/design/buffers.md). Plans are made on the planner's goroutine; the rest is safe
-// for concurrent use.
+// Chunks keeps the capacity that CapacityBuffers ask for (docs/design/buffers.md): a chunk is capacity for one pod. Plans are made on the planner's
+// goroutine; the rest is safe for concurrent use.
 type Chunks struct {
-	offers     *offers // plans where nothing is bought
+	offers     *offers // makes plans that buy nothing
 	claims     Claims
 	namespaces *Namespaces
 	planning   *planning
@@ -29,10 +29,10 @@ type Chunks struct {
 	waits      time.Time // since when chunks wait because pods come first; only the planner's goroutine uses it
 
 	mu sync.Mutex
-	// set: the buffers are known. kept: their chunks have been looked at since.
+	// set: SetBuffers was called, so the buffers are known. kept: a pass over their chunks has been made since then.
 	set, kept bool
 	why       map[types.UID]string // why chunks of a buffer have no capacity
-	spans     buffers.Spans
+	spans     buffers.Spans        // since when nodes have chunks, and when they last had some
 }
 
 // mostWait is how long chunks wait at the most because pods wait for a plan.
@@ -58,7 +58,7 @@ func (c *Chunks) Report() (all []ledger.BufferState, why map[types.UID]string) {
 	return all, c.why
 }
 
-// OnChange sets a func that hears when chunks have been looked at. Call it before anything runs.
+// OnChange sets a func that is called after each pass over the chunks. Call it before anything runs.
 func (c *Chunks) OnChange(f func()) { c.changed = f }
 
 // Need reports whether a node has chunks, whether that is known yet, and when it last had some.
@@ -132,7 +132,7 @@ func (c *Chunks) pass(ctx context.Context, why map[types.UID]string) error {
 	return c.buy(ctx, why)
 }
 
-// view takes a view without demand in which the chunks that fit have their capacity, and drops the others.
+// view takes a view without demand, in which the capacity of chunks that still fit on their nodes isn't free, and drops the other chunks.
 func (c *Chunks) view(ctx context.Context) (v *View, all []ledger.BufferState, err error) {
 	if v, err = c.planning.viewer.view(ctx, nil); err != nil {
 		return nil, nil, fmt.Errorf("taking a view of the cluster: %w", err)
@@ -146,7 +146,7 @@ func (c *Chunks) view(ctx context.Context) (v *View, all []ledger.BufferState, e
 	return v, all, nil
 }
 
-// keepChunks takes the capacity of the chunks that fit from the view.
+// keepChunks subtracts the chunks that still fit on their nodes from the free capacity of the view.
 func (v *View) keepChunks() *buffers.Sifted {
 	s := buffers.Sift(v.Nodes, v.chunks)
 	v.Nodes, v.Promised = s.Nodes, append(v.Promised, s.Promised...)
@@ -172,7 +172,7 @@ func (c *Chunks) commit(ctx context.Context, v *View, plan *capacity.Plan, terms
 		Place: func(l *ledger.Ledger, _ string, placements []capacity.Placement, _ time.Time) { place(l, placements) }})
 }
 
-// free moves the chunks of a node that is kept only for them to other nodes, if all of them fit there.
+// free moves the chunks of a node that is kept only for chunks to other nodes, if all of them fit there.
 func (c *Chunks) free(ctx context.Context, v *View, node string) (moved bool, err error) {
 	own := *v
 	own.Nodes = buffers.Closing(v.Nodes, node)
@@ -187,7 +187,7 @@ func (c *Chunks) free(ctx context.Context, v *View, node string) (moved bool, er
 	return moved, err
 }
 
-// buy launches nodes for the chunks that have no capacity, and says why others get none. For a breaker whose probe is due, it buys one node.
+// buy launches nodes for chunks without capacity (one node, if it is to probe a breaker that stops chunks), and notes in why, why others get none.
 func (c *Chunks) buy(ctx context.Context, why map[types.UID]string) error {
 	v, all, err := c.view(ctx)
 	if err != nil {
@@ -223,7 +223,7 @@ func (c *Chunks) buy(ctx context.Context, why map[types.UID]string) error {
 	return nil
 }
 
-// chunkPlan makes a verified plan for chunks. If an open breaker stops some and its probe is due, the plan is one node that probes it.
+// chunkPlan makes a verified plan for chunks. If an open breaker stops some chunks and its probe is due, the plan is one node that probes it.
 func (p *planning) chunkPlan(ctx context.Context, v *View, demand []capacity.Demand, terms *Terms) (*capacity.Plan, error) {
 	pools := slices.Clone(v.Pools)
 	v.Nodes, v.Demand = buffers.Order(v.Nodes), slices.Clone(demand)

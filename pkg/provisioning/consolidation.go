@@ -49,29 +49,29 @@ type passes struct {
 	// planner, accrual and number are used by one goroutine at a time: that which has set busy.
 	planner *consolidation.Planner
 	accrual consolidation.Accrual
-	number  int
+	number  int // of passes begun so far
 }
 
 // proposed is a proposal whose moves have not been reserved yet.
 type proposed struct {
 	*consolidation.Proposal
-	only bool
+	only bool // its moves are only reported: no capacity is reserved for them
 	// lift are the breakers of the spending guard that one of its moves may probe.
 	lift []guard.Key
-	// known are the pods of its candidates.
+	// known are the pods that were on the candidates' nodes when the pass was requested.
 	known map[types.UID]bool
-	at    time.Time
-	took  time.Duration
+	at    time.Time     // when the pass began
+	took  time.Duration // how long the proposal took to make
 }
 
 const (
 	// proposalHolds is how long after it was made a proposal may be carried out. It gets older than that if demand comes first, and is dropped then.
 	proposalHolds = 2 * time.Minute
-	// typicalBoot is how long a new node is taken to boot, when a move's cost is computed.
+	// typicalBoot is how long a new node is assumed to boot when a move's cost is computed.
 	typicalBoot = time.Minute
 )
 
-// Ask asks for a pass. It replaces what was asked for before and has not begun. It returns at once.
+// Ask asks for a pass, in place of an earlier request for a pass that has not begun. It returns at once.
 func (c *Consolidation) Ask(r *consolidation.Request) {
 	c.passes.mu.Lock()
 	c.passes.asked = r
@@ -107,7 +107,7 @@ func (p *passes) takeProposed() *proposed {
 	return out
 }
 
-// begin returns what was asked for, and marks that a proposal is being made; nil: nothing was asked for, or one is being made.
+// begin returns the request for the next pass, and marks that a proposal is being made; nil: there is no request, or the last pass has not ended.
 func (p *passes) begin() *consolidation.Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (p *passes) begin() *consolidation.Request {
 	return out
 }
 
-// end takes the result of begin: a proposal, or nil.
+// end records that the proposal for which begin was called has been made; nil: it could not be made.
 func (p *passes) end(made *proposed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,8 +197,8 @@ func (c *Consolidation) dueProbes(wanted bool) []guard.Key {
 	return c.planning.spending.DueForMoves()
 }
 
-// view takes a view for moves: without demand, and with nodes in flight closed, because a move begins only when its capacity is up. lift
-// are breakers that stop nothing.
+// view takes a view for moves: without demand, and with nodes in flight closed, because a move begins only when its capacity is on initialized
+// nodes. The open breakers in lift forbid nothing in this view.
 func (c *Consolidation) view(ctx context.Context, lift []guard.Key) (*View, error) {
 	v, err := c.planning.viewer.view(ctx, nil)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/filterrefusals"
 )
 
-// DefaultEffort is how much work the planner spends on a cheaper plan for each burst, in the units of capacity.Options: a tenth of a
+// DefaultEffort is how much work the planner spends on a cheaper plan for each burst. A unit takes about a microsecond, so it is a tenth of a
 // second of its goroutine, and less for a few pods.
 const DefaultEffort = 100_000
 
 // Scene is a view of the cluster with what the verification of a plan needs besides.
 type Scene struct {
 	capacity.View
-	// Hypothetical are nodes in flight that the scheduler's cache doesn't have.
+	// Hypothetical are nodes that the scheduler's cache doesn't have, or shows otherwise than the filters have to see them (with startup taints, say).
 	Hypothetical []capacity.TrialNode
 	// Promised are pods with a reservation that the snapshot doesn't show on their node.
 	Promised []capacity.Step
@@ -53,7 +53,7 @@ type Decider struct {
 	Planner Planner
 	World   Filters // refreshed since the Scene was taken
 	Nodes   Nodes
-	// Pod returns the pod as it is now, or nil when it isn't known; its class stands in for it then.
+	// Pod returns the pod as it is now, or nil when it isn't known: then the filters check the Pod of its class instead.
 	Pod func(types.UID) *corev1.Pod
 	// Patience is how long to search for nodes that the filters accept after the second try, by Clock. 0: not at all.
 	Patience time.Duration

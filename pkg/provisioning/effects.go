@@ -58,7 +58,7 @@ func (ef *Effects) Serve(ctx context.Context) {
 				ef.triggers.Changed()
 			}
 			ef.verdicts.Tend(ctx)
-			if ef.passes.waiting() || ef.triggers.chunks.Load() { // they wait, because demand came first
+			if ef.passes.waiting() || ef.triggers.chunks.Load() { // a consolidation pass, or chunks, wait because demand came first
 				ef.triggers.Replan()
 			}
 			if logger := klog.FromContext(ctx).V(6); logger.Enabled() && !ef.reservations.Idle() {

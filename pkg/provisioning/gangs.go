@@ -25,8 +25,8 @@ type gangPlans struct {
 	refusals     *Refusals
 	triggers     *Triggers
 	clock        clock.PassiveClock
-	pauses       map[pending.Group]pause
-	ungrouped    map[pending.Group]bool // groups that no plugin handles, as reported to pods
+	pauses       map[pending.Group]pause // the back-off of gangs that could not be placed
+	ungrouped    map[pending.Group]bool  // groups that no plugin handles and for which an event on one of their pods says so
 }
 
 // Gangs returns from memory how many pods of a group must be placed for any of them to run. ok is false when no plugin of this scheduler
@@ -35,11 +35,11 @@ type Gangs interface {
 	Min(group pending.Group) (min int, ok bool)
 }
 
-// Gang is a group as a plan needs it: its waiting members, and how many others are placed or have a reservation.
+// Gang is a group as a plan needs it.
 type Gang struct {
-	min     int
-	waiting []*corev1.Pod
-	placed  int
+	min     int           // how many of its pods must be placed for any of them to run
+	waiting []*corev1.Pod // its pods that are to be planned for
+	placed  int           // number of its other pods that have a node or a reservation
 }
 
 // gangsOf returns the gangs of the waiting pods. It collects their members, whatever their class and whether or not they were refused
@@ -102,8 +102,8 @@ func (ga *gangPlans) tellUngrouped(group pending.Group, ref capacity.PodRef) {
 
 // pause is the back-off of a gang that could not be placed.
 type pause struct {
-	members int // waiting or placed, at the last try
-	tries   int
+	members int // number of pods that waited or were placed at the last try
+	tries   int // number of tries in a row that did not place it
 	until   time.Time
 }
 

@@ -29,8 +29,8 @@ type Gatherer struct {
 // OnUnprovisioned sets a func that reports whether a ProvisioningRequest is known and has no capacity yet. Call it before anything runs.
 func (g *Gatherer) OnUnprovisioned(f func(namespace, request string) bool) { g.unprovisioned = f }
 
-// requestRetry is how long pods wait before it is looked again whether the ProvisioningRequest that they name has capacity. They get it as soon as
-// it is booked, so this is for requests that fail or are deleted.
+// requestRetry is how long pods wait before they are planned for again because the ProvisioningRequest that they name has no capacity yet. They get
+// its capacity as soon as it is booked, so this is for requests that fail or are deleted.
 const requestRetry = 30 * time.Second
 
 // withoutEarly leaves out pods that were created before there is capacity for the ProvisioningRequest that they name: a plan for them would buy

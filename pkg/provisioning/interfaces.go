@@ -19,7 +19,7 @@ type World interface {
 	Nodes(decorate func(*capacity.Node, *corev1.Node) *capacity.Node) []*capacity.Node
 }
 
-// Claims are the NodeClaims, which are the intent log, and the pools they belong to. Their answers come from memory.
+// Claims are the NodeClaims, written before each launch (the intent log), and the pools they belong to. Their answers come from memory.
 type Claims interface {
 	// Current returns what is known about a claim, whether or not the log shows it yet, or nil.
 	Current(name string) *capacity.Claim
@@ -47,7 +47,7 @@ type Purchases interface {
 	Preview(p *Proposal) map[string]capacity.Removal
 }
 
-// Requester is what a claim's instance is requested for. Its methods return at once.
+// Requester knows what a claim's instance is needed for. Its methods return at once.
 type Requester interface {
 	// Needed is asked before a request is recorded; if it reports false, the claim is given up, and why says for what reason.
 	Needed(claim string) (yes bool, why string)

@@ -31,20 +31,20 @@ type Config struct {
 	Plan              capacity.Options
 }
 
-// Parts are the neighbours that plans are made from.
+// Parts are what plans are made with: where the cluster's state comes from, the planner and the scheduler's filters.
 type Parts struct {
 	Clock        clock.WithTicker
 	Reservations *reservations.Ledger
 	Pending      *pending.Pods
 	Owners       *pending.Owners
-	Settled      func(quiet, window time.Duration) bool // see pending.Arrivals
+	Settled      func(quiet, window time.Duration) bool // whether a plan may be made now (pending.Arrivals)
 	Spending     *spending.Guard                        // nil: there is no guard
 	Claims       Claims
 	// Types returns the instance types of a node class, from memory.
 	Types   func(nodeClass string) ([]*capacity.InstanceType, error)
 	World   World
 	Planner Planner
-	// Rooms makes plans without pools, which buy nothing. It is another Planner because a Planner remembers the catalog of its last plan.
+	// Rooms makes plans without pools, which buy nothing. It isn't the same as Planner, because a Planner remembers the pools of its last plan.
 	Rooms   Planner
 	Nodes   Nodes
 	Gangs   Gangs // nil: no plugin handles groups
@@ -83,7 +83,7 @@ type Demand struct {
 	Daemons    *DaemonCapacity
 }
 
-// NewDemand returns the part of provisioning that those who carry plans out need.
+// NewDemand returns the part of provisioning that the packages which carry plans out need.
 func NewDemand(cfg Config, p Parts) *Demand {
 	t := newTriggers(p.Reservations)
 	re := &Refusals{reservations: p.Reservations, pending: p.Pending, events: p.Events}

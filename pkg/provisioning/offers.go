@@ -18,7 +18,7 @@ type offers struct {
 	pending      *pending.Pods
 	viewer       *viewer
 	world        World
-	planner      Planner // for plans without pools; the planner of rounds would forget its catalog over them
+	planner      Planner // makes plans without pools; the planner of rounds would forget the catalog of its pools if it made them
 	nodes        Nodes
 	committer    Committer
 	triggers     *Triggers

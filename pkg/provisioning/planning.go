@@ -31,12 +31,12 @@ type planning struct {
 	spending *spending.Guard
 	clock    clock.PassiveClock
 	options  capacity.Options
-	refused  *filterrefusals.Memory
-	moves    *moves.Moves // those that have not begun yield to what is planned
+	refused  *filterrefusals.Memory // what the filters refused in earlier rounds
+	moves    *moves.Moves           // moves of the consolidation: what is reserved for moves that have not begun may go to pending pods
 }
 
-// decide takes a view of the cluster and makes a verified plan for the waiting pods. lift holds the breakers of the spending guard that are
-// being probed.
+// decide takes a view of the cluster and makes a verified plan for the waiting pods, as if the breakers of the spending guard in lift, which are
+// being probed, were closed.
 func (p *planning) decide(ctx context.Context, waiting []ledger.Waiting, gangs map[pending.Group]*Gang, lift []guard.Key) (v *View, plan *capacity.Plan, err error) {
 	return p.decideWithout(ctx, waiting, gangs, lift, nil)
 }

@@ -29,7 +29,7 @@ type Probes struct {
 	refusals     *Refusals
 	ownership    Ownership
 	triggers     *Triggers
-	heldFrom     map[guard.Key]int // at which pending pod the next search for a probe begins
+	heldFrom     map[guard.Key]int // index in pending.All of the pod at which the next search for a breaker's probe begins
 }
 
 // probePods is how many waiting pods a plan for a probe considers.

@@ -40,10 +40,10 @@ type Existing struct {
 // Terms say under which conditions nodes are bought.
 type Terms struct {
 	Lifted []guard.Key                 // breakers that don't stop this purchase
-	Probe  guard.Key                   // the one of them that the purchase probes
+	Probe  guard.Key                   // the breaker among Lifted that the purchase probes
 	Urgent bool                        // the nodes that it replaces are about to be lost
-	Moves  bool                        // its pods run on nodes that need not end: half of what may be launched is left to demand
-	Booked bool                        // its pods don't exist yet
+	Moves  bool                        // no pod waits for it (moves, chunks): half of what may be launched is left to pending pods
+	Booked bool                        // it is for a ProvisioningRequest, whose pods don't exist yet
 	Whole  bool                        // all nodes are bought or none
 	Spare  bool                        // its one node takes the place of another one of a static pool, and may exceed the pool's limit of nodes by one
 	Pod    func(types.UID) *corev1.Pod // finds the plan's pods; nil: among the pending ones

@@ -43,17 +43,17 @@ const (
 // move is a node whose pods get capacity elsewhere before it is drained.
 type move struct {
 	pods  []*corev1.Pod // the pods at the last request
-	avoid []string      // the nodes to avoid, likewise
+	avoid []string      // the nodes on which no capacity may be planned, at the last request
 	asked bool          // Replace was called since the last try, and capacity is missing
-	tries int
-	next  time.Time // no retry before
-	why   string    // what was missing at the last try
+	tries int           // how often capacity was planned for the pods
+	next  time.Time     // there is no further try before this time
+	why   string        // why one of the pods got no capacity in the last try
 }
 
 // Replace asks for capacity for the pods of a node that has to go, as if they had already left it. It reports whether all of it is
 // available on initialized nodes; otherwise the error says what is missing, or is nil while nodes are being launched. It returns at once. The
 // capacity is reserved by owner and class, for the pods that the owners will create as replacements. The caller has to call Replace or Keep
-// repeatedly until those exist. avoid lists nodes that will be gone soon themselves: no capacity is planned there.
+// repeatedly until these pods exist. avoid lists nodes that will be gone soon themselves: no capacity is planned there.
 func (r *Replacements) Replace(node string, pods []*corev1.Pod, avoid []string) (ready bool, err error) {
 	wanted, err := r.successors(pods)
 	now := r.clock.Now()
@@ -103,7 +103,7 @@ func (r *Replacements) Forget(node string) {
 	r.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Release(node) })
 }
 
-// successors returns the pods that will replace these, by owner and class; the error says why capacity can't be planned for one of them.
+// successors returns the pods that will replace the given ones, by owner and class; the error says why one had to be left out.
 func (r *Replacements) successors(pods []*corev1.Pod) (map[ledger.Successor][]*corev1.Pod, error) {
 	var forbidden error
 	may := make([]*corev1.Pod, 0, len(pods))

@@ -19,14 +19,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
-// attempt is a move that is to be reserved.
+// attempt is a move of a proposal, for which capacity is to be reserved.
 type attempt struct {
 	*consolidation.Move
 	// successors are the pods that will be created in place of the placements' pods; from are the nodes that the placements' pods leave.
 	successors []*corev1.Pod
 	from       []string
 	pods       map[types.UID]*corev1.Pod // all pods on the move's nodes, as they are now
-	fenced     bool
+	fenced     bool                      // the move's nodes are cordoned in the ledger on its behalf
 	// why the move can't be made; empty: it can, as far as is known.
 	why string
 }
@@ -109,7 +109,7 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 // cordon cordons the nodes of the moves, except those of moves that can't be made.
 func (c *Consolidation) cordon(all []*attempt) {
 	for _, a := range all {
-		// A request that was made before the last moves were reserved doesn't know of them. Cordon and reservations belong to the other move.
+		// This pass may have been requested before other moves were reserved. Then cordon and reservations belong to the other move.
 		if slices.ContainsFunc(a.Nodes, c.Empties) {
 			a.fail("another move empties the node")
 			continue
@@ -228,7 +228,7 @@ func offersOf(pools []*capacity.Pool) map[string]map[capacity.OfferKey]float64 {
 	return out
 }
 
-// changed returns why a new node can't be bought as it was proposed: for a move that is to save something a price that has risen is a reason.
+// changed returns why a new node can't be bought as it was proposed. A price that has risen is a reason unless anyPrice: such moves don't save money.
 func changed(offers map[string]map[capacity.OfferKey]float64, n *capacity.PlannedNode, anyPrice bool) string {
 	of, ok := offers[n.Pool.Name]
 	if !ok {
@@ -294,14 +294,14 @@ func (c *Consolidation) verify(ctx context.Context, v *View, all []*attempt) err
 	return nil
 }
 
-// stepOf is the placement that a step of a trial stands for.
+// stepOf says which placement of which move a step of a trial verifies; placement is an index in attempt.Placements.
 type stepOf struct {
 	attempt   *attempt
 	placement int
 }
 
-// trial returns the moves that can be made as far as is known, as the request that the filters verify. Nodes that are emptied have the
-// disrupted taint, and keep the pods that don't move.
+// trial returns the request by which the filters verify all moves that can be made as far as is known, and for each of its steps the placement that
+// it verifies. Nodes that are emptied have the disrupted taint, and keep the pods that don't move.
 func (c *Consolidation) trial(v *View, all []*attempt, objects map[string]*corev1.Node) (capacity.Trial, []stepOf) {
 	t := capacity.Trial{Promised: v.Promised, Nodes: slices.Clone(v.Hypothetical), AnyOrder: true}
 	var of []stepOf
@@ -344,7 +344,7 @@ func (c *Consolidation) trial(v *View, all []*attempt, objects map[string]*corev
 	return t, of
 }
 
-// order puts pods first that go to the zone that lacks most of their class. A spread constraint then refuses few of them at the first try.
+// order has pods of a class placed in their zones in turn, first where most are to go, so that a spread refuses few of them at the first try.
 func (c *Consolidation) order(v *View, steps []stepOf) {
 	type domain struct {
 		class capacity.ClassKey
@@ -377,7 +377,7 @@ func disrupted(o *corev1.Node) *corev1.Node {
 	return o
 }
 
-// reserve reserves capacity for the moves that can be made, and returns those for which that worked. lift are the breakers that they may probe.
+// reserve reserves capacity for the moves that can be made, and returns those for which that worked. Their new nodes may probe the breakers in lift.
 func (c *Consolidation) reserve(ctx context.Context, v *View, all []*attempt, lift []guard.Key) (out []consolidation.Due) {
 	for _, a := range all {
 		if a.why != "" {
@@ -431,7 +431,7 @@ func (c *Consolidation) commit(ctx context.Context, v *View, a *attempt, lift []
 	return due
 }
 
-// probe makes the one new node of a plan the probe of a breaker that stops it, if a probe is due.
+// probe makes the new node of a plan, if it has exactly one, the probe of a breaker in lift that stops it, if a probe of that breaker is due.
 func (p *planning) probe(plan *capacity.Plan, terms *Terms, lift []guard.Key) {
 	if len(plan.Nodes) != 1 || len(lift) == 0 {
 		return
@@ -447,7 +447,7 @@ func (p *planning) probe(plan *capacity.Plan, terms *Terms, lift []guard.Key) {
 	}
 }
 
-// probes reports whether a new node would probe one of the breakers.
+// probes reports whether a new node would be a probe of one of the breakers in lift.
 func (p *planning) probes(n *capacity.PlannedNode, workloads []guard.Workload, lift []guard.Key) bool {
 	return slices.ContainsFunc(lift, func(key guard.Key) bool {
 		own := *n

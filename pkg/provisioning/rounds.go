@@ -99,9 +99,9 @@ func (r *Rounds) Propose(ctx context.Context) (*capacity.View, *capacity.Plan, e
 	return &v.View, plan, nil
 }
 
-// affordable returns the plan, or a new plan for fewer pods if the spending guard would remove some of its nodes. What would be left of the
-// first has not been verified without them: pods may be spread over zones together with pods that are no longer placed, and their own node
-// would refuse them. If reservations form a group, removing one node removes the whole group, again in each round, and nothing would ever be bought.
+// affordable returns the plan, or a new plan for fewer pods if the spending guard would remove some of its nodes. The rest of the plan has not been
+// verified without these nodes: if its pods are spread over zones together with the pods of a removed node, the filters would refuse them. And if
+// reservations form a group, removing one node removes the whole group, again in each round, and nothing would ever be bought.
 func (r *Rounds) affordable(ctx context.Context, v *View, plan *capacity.Plan, waiting []ledger.Waiting, gangs map[pending.Group]*Gang) (*View, *capacity.Plan) {
 	out := r.purchases.Preview(&Proposal{Plan: plan})
 	why := map[types.UID]capacity.Removal{}

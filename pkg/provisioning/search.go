@@ -28,20 +28,20 @@ type search struct {
 	*Decider
 	scene *Scene
 	opts  capacity.Options
-	// demand is the first demand of each class.
+	// demand is the first entry of the scene's Demand for each class.
 	demand map[capacity.ClassKey]*capacity.Demand
-	// known holds what is forbidden, accepted where the filters took pods of a class in a plan, both without reasons.
+	// known holds the placements that are forbidden, accepted those where the filters accepted a pod of the class in a plan, both without reasons.
 	known, accepted map[capacity.Forbidden]bool
 	// refused counts the plans in which a class was refused; surveyed and probed hold the classes that were verified on all existing nodes
 	// and on all possible new nodes.
 	refused          map[capacity.ClassKey]int
 	surveyed, probed map[capacity.ClassKey]bool
-	// removed holds the messages of placements that were removed.
+	// removed holds the messages with which pods were refused because the filters refused their placements.
 	removed map[string]bool
-	// found is what is worth remembering: the refusals on new nodes.
+	// found are the refusals on new nodes, which are worth remembering for the next rounds.
 	found      []capacity.Forbidden
-	candidates *planner.Planner
-	tries      int
+	candidates *planner.Planner // lists the new nodes that could be bought for a pod
+	tries      int              // number of plans made so far
 	start      time.Time
 }
 
@@ -261,7 +261,7 @@ func (q *search) remove(plan *capacity.Plan, rejected []capacity.Rejection) {
 	plan.Remove(gone)
 }
 
-// reword replaces, for classes whose placements were removed, the message of the plan by that of the last plan, which knows more.
+// reword replaces, for classes whose placements were removed, the plan's message by that of the last plan, for which more refusals were known.
 func (q *search) reword(plan, last *capacity.Plan) {
 	if plan == last {
 		return

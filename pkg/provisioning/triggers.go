@@ -62,8 +62,8 @@ func (t *Triggers) Changed() {
 	t.reopen()
 }
 
-// reopenIfChanged returns a func to be called once pods have been refused. If anything has changed since, they are planned for again: the
-// change could not reopen them before they were refused.
+// reopenIfChanged returns a func to be called once pods have been refused. If pools, offerings or node classes have changed between the two calls,
+// refused pods are planned for again: a change before their refusal could not do that.
 func (t *Triggers) reopenIfChanged() func() {
 	changes := t.changes.Load()
 	return func() {
@@ -81,8 +81,8 @@ func (t *Triggers) reopen() {
 	}
 }
 
-// RoomAppeared hears that a node has more free capacity: a pod has ended or was resized downwards, a node was added, has grown, or is schedulable again.
-// Pods that wait for an instance may use it instead. Safe for concurrent use; returns at once.
+// RoomAppeared hears that a node has more free capacity: a pod has ended or was resized downwards, a node was added, has grown, or is schedulable
+// again. Pods that wait for an instance may use that capacity instead. Safe for concurrent use; returns at once.
 func (t *Triggers) RoomAppeared() { t.CapacityAppeared(true) }
 
 // CapacityAppeared is RoomAppeared with the kind of capacity. For freed capacity pods may leave an instance that is already launched. For what

@@ -40,14 +40,14 @@ type viewer struct {
 	commitments  *commitments.Source // nil: there are none
 }
 
-// View is a Scene with what writing its plan to the ledger needs besides.
+// View is a Scene, and what is needed besides to write its plan to the ledger.
 type View struct {
 	Scene
 	live bool                        // the ledger knows the claims of nodes that boot: it doesn't where plans are only proposed
-	pod  func(types.UID) *corev1.Pod // a pending one; nil for others
+	pod  func(types.UID) *corev1.Pod // returns a pending pod; nil: the pod isn't pending
 	// Existing are the nodes of the snapshot, for the ledger.
 	Existing map[string]Existing
-	// chunks are those of CapacityBuffers. Pods may take their capacity, so it counts as free.
+	// chunks are the chunks of CapacityBuffers, by node. Pods may take their capacity, so it counts as free.
 	chunks buffers.Chunks
 }
 
@@ -162,8 +162,8 @@ func (vi *viewer) withoutStartupTaints(o *corev1.Node, n *capacity.Node) *corev1
 	return &later
 }
 
-// held counts the reservations for anticipated pods by their owner, and the pods that took one of them but that Pending doesn't count among
-// their owner's pods yet.
+// held counts, by owner, the reservations for anticipated pods, and the pods that have taken such a reservation but that package pending doesn't
+// count among their owner's pods yet.
 func held(flights []ledger.InFlight, adopted map[types.UID][]types.UID, counted func(types.UID) bool) map[types.UID]int {
 	out := map[types.UID]int{}
 	for owner, pods := range adopted {
@@ -183,8 +183,8 @@ func held(flights []ledger.InFlight, adopted map[types.UID][]types.UID, counted 
 	return out
 }
 
-// planned returns the limits that a node in flight was planned with, by driver: of a CSI driver how many volumes may be attached, of a DRA driver for how
-// many pods its devices are enough.
+// planned returns the limits that a node in flight was planned with, by driver: of a CSI driver how many volumes may be attached, of a DRA driver
+// for how many pods its devices are enough.
 func (vi *viewer) planned(f *ledger.InFlight) map[string]int64 {
 	if f == nil || f.Template == nil {
 		return nil
@@ -201,7 +201,7 @@ func (vi *viewer) planned(f *ledger.InFlight) map[string]int64 {
 	return out
 }
 
-// promise returns the node less its reservations. planned is what it was planned with, by driver.
+// promise returns the node as plans see it, with its reservations taken off, and adds their pods to v.Promised. planned are its limits by driver.
 func (v *View) promise(n *capacity.Node, f *ledger.InFlight, st ledger.NodeStatus, planned map[string]int64) *capacity.Node {
 	if f == nil && (!st.Managed || st.Initialized) {
 		return n

@@ -19,26 +19,26 @@ import (
 // lock. The cost of a call in a cycle grows not with the cluster, but with the number of reservations: Pin counts the pods of the pod's
 // class that wait before it, as does Gate, which is asked only where its reason is logged. Submit, Assume, Unassume and Settled read the
 // reservations of that class, its node and its group, Object those of the node, and Apart, once in the cycle of a pod that is not pinned,
-// the classes that may conflict with the pod's. Submit and Unassume read all pods in the ledger when the node has changed after their gates opened. Gated, Knows, Watches,
-// Refused and Unwatched are O(1). The launch controller's steps (Tick each second, the writing of a plan) read every pod and node in the
-// ledger, and cycles wait for them. BenchmarkGrowth (test/bench) measures all of this. A panic under the lock ends the process: the ledger
-// would be half changed, and the next start rebuilds its content.
+// the classes that may conflict with the pod's. Submit and Unassume read all pods in the ledger when the node has changed after their gates
+// opened. Gated, Knows, Watches, Refused and Unwatched are O(1). The launch controller's steps (Tick each second, the writing of a plan) read
+// every pod and node in the ledger, and cycles wait for them. BenchmarkGrowth (test/bench) measures all of this. A panic under the lock ends the
+// process: the ledger would be half changed, and the next start rebuilds its content.
 //
 // Lock order: the scheduling queue's lock is taken before that of Ledger (PreEnqueue), which never calls out.
 type Ledger struct {
 	clock clock.PassiveClock
 	wake  chan struct{}
-	idle  atomic.Bool
+	idle  atomic.Bool // the ledger has neither a node nor a pod
 	bare  atomic.Bool // the ledger has no node
 
 	mu     sync.RWMutex
 	ledger *ledger.Ledger
-	later  map[types.UID]Deferred
+	later  map[types.UID]Deferred // pods that preemption may help first, by UID
 	// taken holds the pods that the scheduler has assumed, until the informer shows them bound or deleted: in the informer they still look
 	// pending.
 	taken map[types.UID]bool
-	// ended holds the pods of this minute and the one before that will never need a node again: a cycle that began before their end may
-	// still submit one, and no event would ever withdraw that.
+	// ended and endedBefore hold the pods that in this minute and the one before have ended or been bound, and so never need a node again: a
+	// scheduling cycle that began earlier may still submit such a pod, and no event would ever withdraw that.
 	ended, endedBefore map[types.UID]bool
 	endedAt            time.Time
 }
@@ -47,7 +47,7 @@ type Ledger struct {
 type Deferred struct {
 	Ref   capacity.PodRef
 	Class *capacity.Class
-	at    time.Time
+	at    time.Time // when preemption has had its time, and Due returns the pod
 }
 
 // preemptionTry is how long preemption may try before a node is launched for a pod that prefers preemption.
@@ -256,7 +256,7 @@ func (r *Ledger) Gated(uid types.UID) (closed bool) {
 	return closed
 }
 
-// Pin returns the node that a planned pod has to use; see ledger.Pin.
+// Pin returns the only node that the pod may use. If node is empty, it may use any, unless wait says what a planned pod waits for.
 func (r *Ledger) Pin(uid types.UID) (node, wait string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,8 +293,8 @@ func (r *Ledger) Adopt(ref capacity.PodRef, c *capacity.Class) (got bool) {
 	return got
 }
 
-// Apart returns the planned classes that must not share a node with the pod, which is of class c; see ledger.Apart. A pod that
-// was refused has no plan to wait for, so it may preempt, like one with preempts.
+// Apart returns the planned classes whose pods must not share a node with the pod, which is of class c. preempts: the pod could preempt pods of a
+// lower priority, so classes of a lower priority are left out. So they are for a refused pod, which has no plan to wait for.
 func (r *Ledger) Apart(uid types.UID, c *capacity.Class, preempts bool) (out map[capacity.ClassKey]bool) {
 	r.Read(func(l ledger.Reader) {
 		out = l.Apart(c, preempts || l.Refused(uid) && !l.PlannedSoon(uid, r.Now()))
@@ -302,7 +302,7 @@ func (r *Ledger) Apart(uid types.UID, c *capacity.Class, preempts bool) (out map
 	return out
 }
 
-// Object returns why the pod may not go to the node, or nil; see ledger.Object.
+// Object returns why the pod may not go to the node as far as reservations, cordons and early binding are concerned, or nil (see ledger.Object).
 func (r *Ledger) Object(node string, ask *ledger.Ask, on ledger.Amounts) (err error) {
 	r.Read(func(l ledger.Reader) { err = l.Object(node, ask, on) })
 	return err
@@ -320,7 +320,7 @@ func (r *Ledger) Unplanned(uid types.UID) (yes bool) {
 	return yes
 }
 
-// TurnAway remembers a pod that was rejected on the node; see ledger.TurnAway.
+// TurnAway remembers a pod that Object kept off the node: the ledger activates it when that may have changed.
 func (r *Ledger) TurnAway(node string, ref capacity.PodRef, daemon bool) {
 	r.Step(func(l *ledger.Ledger, _ time.Time) { l.TurnAway(node, ref, daemon) })
 }
@@ -349,7 +349,7 @@ func (r *Ledger) Settled(uid types.UID, node string) {
 	r.Step(func(l *ledger.Ledger, _ time.Time) { podsBound.WithLabelValues(string(l.Settled(uid, node))).Inc() })
 }
 
-// Awaited reports whether pods wait for the claim's node; see ledger.Awaited.
+// Awaited reports whether pods are planned for the claim's node that have not been bound yet.
 func (r *Ledger) Awaited(claim string) (yes bool) {
 	r.Read(func(l ledger.Reader) { yes = l.Awaited(claim) })
 	return yes

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// amounts reads a NodeInfo in the units of pkg/capacity, without copying it.
+// amounts reads a NodeInfo in the units of pkg/capacity (millicores of CPU, bytes of memory), without copying it.
 type amounts struct {
 	fwk.NodeInfo
 	class Classifier
@@ -47,7 +47,8 @@ func (a amounts) Volumes(driver string) int64 {
 	return n
 }
 
-// Daemon looks at every pod. It is called only for nodes on which pods of DaemonSets are still expected.
+// Daemon reports whether a pod of the DaemonSet (namespace/name) is on the node. It looks at every pod there, but is called only for nodes on which
+// pods of DaemonSets are still expected.
 func (a amounts) Daemon(key string) bool {
 	for _, p := range a.GetPods() {
 		if key != "" && objects.DaemonSetKey(p.GetPod()) == key {

@@ -20,11 +20,12 @@ type Args struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// EarliestBinding is when a pod may be bound, at the earliest, to a node that was launched for it: Early (default: while the node is
-	// booting, where that is safe), Registered or Initialized. Pods that have to wait longer than that do.
+	// booting, where that is safe), Registered or Initialized. A pod that isn't safe on the node by then waits longer.
 	EarliestBinding string `json:"earliestBinding,omitempty"`
 	// GateDeadline is how long a pod waits for the node that was planned for it. After that it may go to any node.
 	GateDeadline *metav1.Duration `json:"gateDeadline,omitempty"`
-	// LateAfter is the time to registration after which a node gets no further pods, until enough nodes have shown how long they take.
+	// LateAfter is how long after its launch a node that has not registered still gets pods. It applies until enough nodes that boot alike have
+	// shown how long they take.
 	LateAfter *metav1.Duration `json:"lateAfter,omitempty"`
 }
 

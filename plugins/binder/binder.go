@@ -112,7 +112,7 @@ const stateKey fwk.StateKey = Name
 // cycle is what Filter needs to know about the pod.
 type cycle struct {
 	ask ledger.Ask
-	pin string
+	pin string // the name of the only node that the pod may use; empty: it may use any
 	// refused: no plan has capacity for the pod, and none will before something changes. unplannable: no plan can be made for it.
 	refused, unplannable bool
 }

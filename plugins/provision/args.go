@@ -66,12 +66,12 @@ type Args struct {
 
 	// NodeSurchargeDollarsPerHour is added to the price of every node when plans are compared: what list prices omit.
 	NodeSurchargeDollarsPerHour float64 `json:"nodeSurchargeDollarsPerHour,omitempty"`
-	// NodeSurcharge is what it was called before. DecodeArgs moves the value, and says so in Warnings.
+	// NodeSurcharge is the former name of NodeSurchargeDollarsPerHour. DecodeArgs moves the value there, and says so in Warnings.
 	NodeSurcharge *float64 `json:"nodeSurcharge,omitempty"`
 	// PriceFactors multiply the prices of instance families when plans are compared.
 	PriceFactors map[string]float64 `json:"priceFactors,omitempty"`
 
-	// Commitments are paid whether they are used or not (Savings Plans): while one has room, what it covers costs nothing when plans are compared.
+	// Commitments are paid whether they are used or not (Savings Plans): until one is used up, what it covers costs nothing when plans are compared.
 	Commitments []Commitment `json:"commitments,omitempty"`
 
 	// A batch of pods is planned when no pod has arrived for BatchIdleDuration, or at the latest after BatchMaxDuration.
@@ -88,8 +88,8 @@ type Args struct {
 	MaxClaimsInFlight *int `json:"maxClaimsInFlight,omitempty"`
 	// MaxTerminationsPerMinute limits how many nodes Dovetail may decide to end per minute.
 	MaxTerminationsPerMinute *int `json:"maxTerminationsPerMinute,omitempty"`
-	// MaxDollarsPerHour limits what nodes may cost in all, in dollars per hour at list price, and MaxLaunchesPerMinute how many are
-	// launched within a minute; 0: no limit. Running nodes are never ended because of them.
+	// MaxDollarsPerHour limits what all nodes together may cost, in dollars per hour at list price, and MaxLaunchesPerMinute how many nodes are
+	// launched within a minute; 0: no limit. Running nodes are never ended because of these limits.
 	MaxDollarsPerHour    float64 `json:"maxDollarsPerHour,omitempty"`
 	MaxLaunchesPerMinute int     `json:"maxLaunchesPerMinute,omitempty"`
 	// NewImageNodes is how many nodes of an image may be launched before one of that image has ever been initialized, or a tenth of a
@@ -99,7 +99,7 @@ type Args struct {
 	DisruptionDryRun bool `json:"disruptionDryRun,omitempty"`
 	// PreemptFirst makes preemption try first, for every pod, before a node is launched for it.
 	PreemptFirst bool `json:"preemptFirst,omitempty"`
-	// PreferencePolicy is Respect (default) or Ignore.
+	// PreferencePolicy says whether plans take the preferred constraints of pods into account: Respect (default) or Ignore.
 	PreferencePolicy string `json:"preferencePolicy,omitempty"`
 	// MinValuesPolicy is Strict (default), or BestEffort: if a pool's minValues can't be met, as many values as there are suffice.
 	MinValuesPolicy string `json:"minValuesPolicy,omitempty"`

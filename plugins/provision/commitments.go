@@ -45,7 +45,7 @@ func (a *Args) validateCommitments() (errs field.ErrorList) {
 	return errs
 }
 
-// Committed returns the commitments as plans count them.
+// Committed returns the commitments as plans count them: their amounts in micro-dollars per hour.
 func (a *Args) Committed() []capacity.Commitment {
 	var out []capacity.Commitment
 	for i := range a.Commitments {

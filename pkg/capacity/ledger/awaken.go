@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 )
 
-// awakenLater gives an open pod another scheduling cycle, because the last one ended without asking for the pod's slot. That happens once
+// awakenLater gives an open pod another scheduling cycle, because its last cycle ended without asking for the pod's slot. That happens once,
 // to a cycle that began before the pod was planned for. If it happens again and again, a plugin that runs before Binder ends the cycles;
 // activating the pod at once each time would make a loop that the queue's own back-off does not slow. awakenLater returns what the pod
 // waits for.

@@ -8,17 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A plan counts pods of earlier plans as if they were placed, also those whose nodes still boot or have startup taints. If a spread or an
-// affinity allows a pod on its node only beside such pods, the filters refuse it there until these are bound. The pod keeps its reservation
-// and waits for them: a new plan would come to the same result.
-// The pods that it was planned with may have lost their nodes since, to pods of a higher priority, say, and have newer plans or none yet. A
-// spread then refuses pods on nodes that are all right. If each gave its reservation up, these nodes would be of no use: the others of the
-// class are tried first, and it is tried again when one of them has been placed.
+// A plan counts pods of earlier plans as if they were placed, also those whose nodes still boot or have startup taints. If a pod satisfies a
+// spread or an affinity only once such pods are there, the filters refuse it on its node until those pods are bound. The pod keeps its reservation
+// and waits for them ("behind"): a new plan would come to the same result.
+// The pods that it was planned with may also have lost their nodes since, to pods of a higher priority, say, and have newer plans or none yet.
+// Then a spread refuses the pod although its node is as planned. If each such pod gave up its reservation, these nodes would be launched in vain.
+// So other pods of the class are tried first, and the refused pod is tried again when one of them has been placed.
 
 const (
-	tryAgain    = 10 * time.Second // after how long a pod that waits for others of newer plans is tried again in any case, the first time
-	mostWait    = 5 * time.Minute  // how long after its first refusal it waits for these
-	triesPerPod = 16               // how many that wait are tried again per pod that was placed, and per tick: cycles must not grow with the pods' square
+	tryAgain    = 10 * time.Second // a pod that a spread has refused is tried again after this time even if no other was placed; it grows
+	mostWait    = 5 * time.Minute  // how long after its first refusal a pod waits for pods of newer plans
+	triesPerPod = 16               // waiting pods of a class to try again per tick and placed pod: else n pods would need up to n*n cycles
 )
 
 // fallsBehind makes the pod of a slot, which the filters have just refused, wait for other pods. It returns false if there are none to wait
@@ -33,7 +33,7 @@ func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason strin
 	if older || s.refused.IsZero() {
 		s.refused = now
 	}
-	planned := s.class.queued > 0 || now.Before(s.class.next) // others will be, soon or after their back-off
+	planned := s.class.queued > 0 || now.Before(s.class.next) // other pods of the class will get a plan, soon or after their back-off
 	if !older && (!spread || now.Sub(s.refused) > mostWait || !s.class.tries(s) && !planned) {
 		return false
 	}
@@ -46,19 +46,19 @@ func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason strin
 	return true
 }
 
-// older reports whether a pod of the class that was planned before waits for its node.
+// older reports whether the class has a slot that was planned before s and whose pod still waits for its node.
 func (s *slot) older() bool {
 	return slices.ContainsFunc(s.class.slots, func(o *slot) bool { return o.order < s.order && !o.ready && !o.behind && o.owner == "" })
 }
 
-// tries reports whether a pod of the class waits for its node or is about to be tried on one, besides that of a slot.
+// tries reports whether the class has a slot other than s whose pod waits for its node or is about to be tried on it.
 func (c *class) tries(s *slot) bool {
 	return slices.ContainsFunc(c.slots, func(o *slot) bool {
 		return o != s && (!o.behind || o.placed != c.placed) && o.owner == "" && !o.node.late
 	})
 }
 
-// catchUp opens slots that no longer wait for others: where they are many, some of each zone, since all of a zone may be refused alike.
+// catchUp makes slots ready that need not wait behind others any more; of many, some of each zone, since a spread may refuse a whole zone.
 func (l *Ledger) catchUp(c *class, now time.Time) {
 	most := triesPerPod * max(1, c.placed-c.caughtUp)
 	c.caughtUp = c.placed
@@ -72,7 +72,7 @@ func (l *Ledger) catchUp(c *class, now time.Time) {
 			due = append(due, s)
 		}
 	}
-	if len(due) > most { // those first that were refused first
+	if len(due) > most { // the pods that were refused first are tried first
 		slices.SortStableFunc(due, func(a, b *slot) int { return a.placed - b.placed })
 		rank, inZone := map[*slot]int{}, map[string]int{}
 		for _, s := range due {

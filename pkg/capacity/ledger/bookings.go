@@ -54,14 +54,14 @@ func (l *Ledger) KeepBooked(request types.UID, until time.Time) {
 	}
 }
 
-// loseBooked notes that a slot ends which may be booked for a request.
+// loseBooked counts the slot as lost in the request's booking, if there is one; request is the slot's owner.
 func (l *Ledger) loseBooked(request types.UID, s *slot, why string) {
 	if b := l.bookings[request]; b != nil {
 		b.Lose(s.class.Key, why)
 	}
 }
 
-// Mend forgets that capacity of a booking was lost, because the same was booked elsewhere.
+// Mend forgets that capacity of a request's booking was lost, because as much was booked elsewhere instead.
 func (l *Ledger) Mend(request types.UID) {
 	if b := l.bookings[request]; b != nil {
 		b.Mend()
@@ -121,9 +121,9 @@ func (l *Ledger) bookedBy(request types.UID) (out []*slot) {
 // mostTried bounds how many nodes bookedOf checks for the slots of one class, since it runs in scheduling cycles.
 const mostTried = 50
 
-// bookedFor returns a slot that is booked for the request which the class names, is large enough for a pod of it and on a node that it may use, or
-// nil: one of the same class if possible, then a ready one, then the smallest. The pods may have other labels than the template that was booked
-// for, so their class may be another.
+// bookedFor returns a slot that is booked for the ProvisioningRequest which class c names, is large enough for a pod of c and on a node that the pod
+// may use, or nil. It prefers a slot of class c itself, then a ready one, then the smallest. A pod that names the request may have other labels
+// than the pod template that capacity was booked for, and so be of another class.
 func (l *Ledger) bookedFor(c *capacity.Class) (best *slot) {
 	if c.Request == "" || len(l.bookings) == 0 {
 		return nil
@@ -149,7 +149,7 @@ func (l *Ledger) bookedFor(c *capacity.Class) (best *slot) {
 	return best
 }
 
-// bookedOf returns the first slot of a class that is booked and on a node that pods of the class c may use, a ready one if possible, or nil.
+// bookedOf returns the first booked slot of class k on a node that pods of class c may use, a ready one if possible, or nil.
 func (l *Ledger) bookedOf(k *class, c *capacity.Class) (first *slot) {
 	var last *node
 	tried := 0
@@ -176,7 +176,7 @@ func (l *Ledger) bookedOf(k *class, c *capacity.Class) (first *slot) {
 	return first
 }
 
-// suits reports whether the node's labels and lasting taints, as far as they are known, let pods of the class on it.
+// suits reports whether the node's labels and its taints other than startup taints, as far as they are known, let pods of the class on it.
 func (n *node) suits(c *capacity.Class) bool {
 	taints := n.status.Taints
 	if !n.cached || n.status.Managed && !n.status.Initialized {

@@ -12,7 +12,7 @@ type Patience = boots.Patience
 // SetPatience replaces the default time limits.
 func (l *Ledger) SetPatience(p Patience) { l.patience = p }
 
-// booted learns from a node that has registered. It ignores recovered nodes: they may have registered while no process watched.
+// booted notes how long a node took from its launch to its registration, except for nodes that may have registered while no process watched.
 func (l *Ledger) booted(n *node, now time.Time) {
 	if n.launchedAt.IsZero() || n.recovered || n.template == nil {
 		return

@@ -22,8 +22,8 @@ type Buffer struct {
 type buffer struct {
 	Buffer
 	chunks []*chunk // in the order in which they were placed
-	// failed is the number of consecutive launches for it that have failed, misfits that of nodes which turned out too small for the chunks they
-	// were launched for. Nothing is bought for it before next.
+	// failed is how many launches in a row have failed for the buffer, misfits how many nodes in a row turned out too small for the chunks that
+	// they were launched for. Nothing is launched for the buffer before next.
 	failed, misfits int
 	next            time.Time
 }
@@ -47,10 +47,10 @@ type Chunk struct {
 // BufferState is a Buffer and what has become of it.
 type BufferState struct {
 	Buffer
-	// Ready is the number of chunks on nodes that are up, Launching that of chunks on other nodes. The rest has no capacity.
+	// Ready is the number of chunks on initialized nodes, Launching that of chunks on nodes that aren't yet. The rest has no capacity.
 	Ready, Launching int
-	// Next is the time before which nothing is bought for it. Misfits is how many nodes in a row have turned out to have less capacity than
-	// planned.
+	// Next is the time before which nothing is launched for the buffer. Misfits is how many nodes in a row turned out too small for its chunks,
+	// with less capacity than planned.
 	Next    time.Time
 	Misfits int
 }
@@ -90,7 +90,7 @@ func (l *Ledger) Want(all []Buffer) {
 	}
 }
 
-// dropChunks leaves a buffer n chunks.
+// dropChunks drops chunks of a buffer until at most n are left, first those on claims that aren't launched, then the newest.
 func (l *Ledger) dropChunks(b *buffer, n int) {
 	if len(b.chunks) <= n {
 		return
@@ -180,8 +180,8 @@ type LostChunks struct {
 	Misfit bool
 }
 
-// SiftChunks drops chunks that have lost their capacity. fit are the buffers of which chunks fit on nodes that were launched for them and are
-// initialized: that ends their back-off.
+// SiftChunks drops chunks that have lost their capacity. fit lists buffers with chunks that do fit on an initialized node which was launched for
+// them: such a buffer's failures and misfits are counted from 0 again.
 func (l *Ledger) SiftChunks(lost []LostChunks, fit []types.UID, now time.Time) {
 	for _, uid := range fit {
 		if b := l.buffers[uid]; b != nil {
@@ -207,7 +207,7 @@ func (l *Ledger) SiftChunks(lost []LostChunks, fit []types.UID, now time.Time) {
 	}
 }
 
-// failChunks counts a failed launch for the buffers with chunks on the node, once for those that fail together.
+// failChunks counts a failed launch for each buffer with chunks on the node. Launches that fail at about the same time count once.
 func (n *node) failChunks(now time.Time) {
 	if n.status.Initialized {
 		return

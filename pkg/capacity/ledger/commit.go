@@ -22,8 +22,8 @@ func (l *Ledger) Commit(plan string, placements []capacity.Placement, now time.T
 	l.commit(plan, placements, nil, now)
 }
 
-// commit books placements. Reservations for an owner last as holds[i] says; if holds is nil, they are for pods that are about to be
-// created, and last for ownerHold.
+// commit makes slots of placements. holds[i] says how long placement i is reserved for its owner's next pod; if holds is nil, all such pods are
+// about to be created, and their slots are kept for ownerHold.
 func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []hold, now time.Time) {
 	fallen := l.fallen(placements)
 	come := l.come(placements)
@@ -91,8 +91,8 @@ type expected struct {
 	owner types.UID
 }
 
-// come returns the queued pods that a plan reserves capacity for without naming them, because they were created while it was made. They
-// are in the order in which they arrived.
+// come returns queued pods that were created while the plan was made, in the order in which they arrived. The plan doesn't name them: it reserves
+// capacity for them as pods that their owner has yet to create.
 func (l *Ledger) come(placements []capacity.Placement) map[expected][]*pod {
 	held, named := map[expected]bool{}, map[types.UID]bool{}
 	for _, pl := range placements {
@@ -163,8 +163,8 @@ func (l *Ledger) plan(p *pod, s *slot, now time.Time) {
 // when its scheduling cycle begins; the record names as many entitled pods as there are slots.
 func (l *Ledger) Slots(claim string) []capacity.Slot { return l.AllSlots([]string{claim})[claim] }
 
-// AllSlots returns the Slots of several claims, or of nodes by their names. It works out once per class which pod has which slot; doing that once per claim would be
-// most of the work.
+// AllSlots returns the Slots of several claims, or of nodes by their names. It works out only once per class which pod has which slot: that is most
+// of the work.
 func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
 	h := &holders{ledger: l, byClass: map[*class]map[*slot]*pod{}}
 	out := make(map[string][]capacity.Slot, len(claims))
@@ -176,7 +176,7 @@ func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
 	return out
 }
 
-// holders knows which pod has which slot, for one answer.
+// holders works out which pod has, or will get, which slot, during one call of AllSlots.
 type holders struct {
 	ledger  *Ledger
 	byClass map[*class]map[*slot]*pod

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// hold tells how long a slot is reserved for an owner, and which node's pods the owner will replace there. early as in slot.
+// hold tells until when a slot is reserved for an owner, and which node's pods the owner will replace there. early: its drain has not begun.
 type hold struct {
 	leaving string
 	until   time.Time
@@ -69,7 +69,7 @@ func (l *Ledger) Begin(leaving string) {
 	}
 }
 
-// Held returns how many slots are reserved for replacements of the node's pods, and how many of those are ready on nodes that are up.
+// Held returns how many slots are reserved for replacements of the node's pods, and how many of these slots are ready on initialized nodes.
 func (l *Ledger) Held(leaving string) (held map[Successor]int, up int) {
 	held = map[Successor]int{}
 	for _, s := range l.heldFor(leaving) {

@@ -21,24 +21,24 @@ type Ledger struct {
 	nodes      map[string]*node // by key: the claim's name, or the Node's name for nodes without a claim
 	byName     map[string]*node // by Node name, once known
 	pods       map[types.UID]*pod
-	queued     map[types.UID]*pod // those that are Queued
-	everyPod   pieces.List[*pod]  // all pods, and removed ones until TickPods comes to them
+	queued     map[types.UID]*pod // the pods in state Queued
+	everyPod   pieces.List[*pod]  // all pods, for TickPods; a removed pod stays until TickPods comes to it
 	classes    map[capacity.ClassKey]*class
-	everyClass pieces.List[*class] // all classes, and dropped ones until TickClasses comes to them
+	everyClass pieces.List[*class] // all classes, for TickClasses; a dropped class stays until TickClasses comes to it
 	apart      *antiaffinity.Index // which classes must not share a node with each other (see Apart)
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
 	assumed map[string]map[types.UID]binding
 	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
-	// surges is the number of slots that are reserved for a Deployment's next pods, of whatever ReplicaSet (see Surge).
+	// surges is the number of slots reserved for a Deployment's next pods, whichever of its ReplicaSets creates them, by Deployment.
 	surges   map[string]int
 	buffers  map[types.UID]*buffer         // CapacityBuffers
 	bookings map[types.UID]*booked.Booking // ProvisioningRequests
-	boots    map[string]*boots.Times       // by capacity.NodeKind.Boot
+	boots    map[string]*boots.Times       // how long nodes take to register, by capacity.NodeKind.Boot
 	patience Patience
-	freed    bool // a reservation was released since the last tick
+	freed    bool // a reservation was released since the last TickPods
 	rejected []Rejected
 	out      Effects
-	seq      int // the last slot's order
+	seq      int // the highest slot.order that was given so far
 	arrivals int // number of pods and nodes added so far
 }
 
@@ -102,7 +102,7 @@ type pod struct {
 	arrival     int
 	removed     bool
 	state       State
-	slot        *slot // the slot it is pinned to; nil while Planned and until the first cycle
+	slot        *slot // the slot that Pin gave it; nil while Planned, and while Open until its scheduling cycle begins
 	since       time.Time
 	why         string    // what it waits for, or why it was refused
 	retry       time.Time // Refused: when to plan again; zero: when something changes
@@ -110,9 +110,9 @@ type pod struct {
 	turned      bool      // Assumed: it was Refused before
 	adoptedFrom types.UID // the owner for whose next pod its slot was reserved
 	broken      bool      // Refused: because its reservation was lost
-	soon        bool      // Refused: for so short a time that no pod is evicted for it
-	behind      bool      // Refused: it leaves topology domains to its siblings for a while (see siblings)
-	until       time.Time // Open: when its slot is taken back; zero: the next tick sets it (see overdue)
+	soon        bool      // Refused: capacity for it is expected so soon that no pod is evicted for it
+	behind      bool      // Refused: not scheduled for a while, lest it take topology domains that planned pods of its class need (siblings)
+	until       time.Time // Open: when its slot is taken back if it isn't bound by then; zero: the next TickPods sets it (overdue)
 	unbound     failures  // consecutive failures to bind it to its slot
 	// early counts the pod's consecutive scheduling cycles that ended before Binder's PreFilter, which asks for the pod's slot. wake is
 	// when the pod is activated again (see awaken.go); zero: it need not be.
@@ -130,43 +130,43 @@ type pod struct {
 type class struct {
 	*capacity.Class
 	pods     int       // number of entries in Ledger.pods, in any state
-	slots    []*slot   // slots not assumed yet, in plan order
+	slots    []*slot   // its slots, except those whose pods are assumed, in plan order
 	waiting  []*pod    // Planned pods, in the order of their plans
 	open     int       // number of Open pods that have no slot yet
-	failed   int       // consecutive rounds that did not get a pod of it bound
-	next     time.Time // failures before this time belong to the same round
-	refused  int       // consecutive plans that had no capacity for it
-	patient  time.Time // refusals before this time belong to the same plan
-	lost     int       // consecutive rounds of nodes that took pods of it and whose kubelets never registered
-	lostWhy  string    // what happened to the nodes of the last of these rounds
-	rest     time.Time // nothing is planned for new pods of it before this time, once lost is 2 or more
+	failed   int       // how often in a row its pods lost their reservations instead of being bound; pods that fail together count once
+	next     time.Time // failures before this time are not added to failed: they happened together with the last one
+	refused  int       // consecutive plans without capacity for it, for a reason that may pass by itself
+	patient  time.Time // refusals before this time are not added to refused: they belong to the same plan
+	lost     int       // how often in a row nodes that its pods were bound to never registered; nodes that fail together count once
+	lostWhy  string    // what happened to the most recent of these nodes
+	rest     time.Time // once lost is 2 or more, no node is planned for new pods of the class before this time
 	gone     bool      // it isn't in Ledger.classes any more
-	placed   int       // how often a pod of it was assumed
-	caughtUp int       // the value of placed when catchUp last looked at it
+	placed   int       // how often a pod of the class was assumed
+	caughtUp int       // the value of placed when catchUp last looked at the class
 	queued   int       // number of Queued pods
 }
 
 type slot struct {
 	class *class
 	node  *node
-	order int
-	group *group
-	pod   *pod      // the pod that is pinned to it
-	owner types.UID // reserved for a pod that this owner has yet to create
+	order int       // its place in plan order: a later slot has a higher number
+	group *group    // nil: it becomes ready independently of other slots
+	pod   *pod      // the pod that Pin gave it to; nil: none yet
+	owner types.UID // the controller, or ProvisioningRequest, for whose next pod it is reserved; empty: for a pod that exists
 	until time.Time // end of the reservation for an owner
 	// deployment is a Deployment whose next pod may take the slot, too, whichever of its ReplicaSets creates it; empty: only the owner's pods may.
 	deployment string
 	// leaving is the node whose pods will be replaced here; empty: the slot is for pods that are about to be created anyway.
 	leaving string
-	// early: the drain of that node has not begun, and the slot is not for the owner's next pods yet. Demand may get it (see Reserve).
+	// early: the drain of the node leaving has not begun. Until then the owner's next pods don't get the slot, and pending pods may (see Reserve).
 	early bool
-	ready bool
-	// behind: not ready, since it waits for other pods (behind.go); since how many of its class were placed.
+	ready bool // its pod may be bound now
+	// behind: a spread or an affinity refused its pod, so it isn't ready until other pods of its class are bound. placed: class.placed then.
 	behind  bool
 	placed  int
-	refused time.Time // when a filter refused its pod for the first time; zero: never
-	again   time.Time // refused by a spread: when it is tried again in any case
-	// planned is node.planned when the slot was made: the memory that the node needs for this slot and for all that was planned before it.
+	refused time.Time // when a filter first refused its pod while no slot planned earlier waited for its node; zero: never
+	again   time.Time // behind because of a spread: when the pod is tried again even if no other pod was placed
+	// planned is the memory in bytes that the node needs for this slot and for all that was planned there before it.
 	planned int64
 	told    string // the last reason to wait that was reported for it
 	news    bool   // told has changed and has not been reported yet
@@ -176,10 +176,10 @@ type slot struct {
 type group struct {
 	id    string
 	slots []*slot
-	since time.Time // when it was planned; zero: before a restart
+	since time.Time // when it was planned; zero: before this process began
 }
 
-// leaveGroup takes the slot out of its group, and returns the rest of that.
+// leaveGroup takes the slot out of its group, and returns the group without it (an empty one if the slot had none).
 func (s *slot) leaveGroup() *group {
 	g := cmp.Or(s.group, &group{})
 	g.slots, s.group = without(g.slots, s), nil
@@ -216,7 +216,7 @@ func (l *Ledger) Take() Effects {
 	return out
 }
 
-// Empty reports whether the ledger has no nodes and no pods: every query would answer "no objection".
+// Empty reports whether the ledger has no nodes and no pods. Then no query objects to any pod on any node.
 func (l *Ledger) Empty() bool { return len(l.nodes) == 0 && len(l.pods) == 0 }
 
 // NoNodes reports whether the ledger has no nodes: then it never objects to pods that it doesn't know.

@@ -13,7 +13,7 @@ import (
 )
 
 type node struct {
-	key, name string
+	key, name string // key in Ledger.nodes; name of the Node object, "" until it is known
 	// arrival is the node's position in the order in which nodes were added.
 	arrival int
 	claim   string
@@ -38,7 +38,7 @@ type node struct {
 	// daemonGrace, until daemonsEnd.
 	daemons    map[string]capacity.Resources
 	daemonsEnd time.Time
-	// turned are DaemonSet pods that were rejected on the node, rejectedPods are other pods (see TurnAway).
+	// turned are DaemonSet pods that the ledger kept off the node, rejectedPods other such pods; they are activated later (see TurnAway).
 	turned, rejectedPods map[types.UID]capacity.PodRef
 	// fenced: the node is cordoned, nothing may go there. closed: its removal has begun and can't be undone (see Close).
 	fenced, closed bool
@@ -56,17 +56,17 @@ type node struct {
 	unneededSince time.Time
 	// endRequested: Effects.End has requested the node's end.
 	endRequested bool
-	// took are the classes of pods that were bound here before the kubelet registered. If it never registers, that counts against them (lose).
+	// took are the classes of pods that were bound here before the kubelet registered. If it never does, class.lost counts that for each of them.
 	took map[capacity.ClassKey]*capacity.Class
 	// meant are the classes of all pods that were ever planned on this node, bound or not.
 	meant map[capacity.ClassKey]*capacity.Class
-	// tainted are the taints that Ledger.notice has reported for this node. Each is reported once.
+	// tainted are the taints that Effects.Tainted has listed for this node, so that each is listed once.
 	tainted []corev1.Taint
-	// surprises are what Status.Surprises has returned so far.
+	// surprises are NoExecute taints of others (capacity.OthersTaint) that appeared when the kubelet had been Ready without them.
 	surprises []corev1.Taint
 	// planned is the memory in bytes of the DaemonSets and of all pods that were planned here, bound ones among them.
 	planned int64
-	// fitted: fitMemory has looked at it.
+	// fitted: the kubelet has posted how much memory there is, and fitMemory has dropped the slots that it is too little for.
 	fitted bool
 }
 
@@ -176,7 +176,7 @@ func (l *Ledger) IsNamed(claim, name string) bool {
 // machine returns the provider id of the node's instance, or "" if it isn't known.
 func (n *node) machine() string { return cmp.Or(n.providerID, n.status.ProviderID) }
 
-// is reports whether the status can be this node's.
+// is reports whether the status can belong to this node's instance: the provider ids are equal, or one of them isn't known.
 func (n *node) is(st NodeStatus) bool {
 	return n.providerID == "" || st.ProviderID == "" || n.providerID == st.ProviderID
 }

@@ -17,7 +17,7 @@ import (
 // is bound early that must not be.
 func (n *node) waits(c *capacity.Class) error { return n.waitsUntil(c, c.Bind) }
 
-// waitsUntil is waits with another earliest time to bind pods of the class.
+// waitsUntil is waits for pods that may be bound from the time bind on, whatever c.Bind says.
 func (n *node) waitsUntil(c *capacity.Class, bind capacity.BindTime) error {
 	switch {
 	case n.fenced:
@@ -44,8 +44,8 @@ func (s *slot) waits() error {
 }
 
 // fitMemory drops the slots for which a node has turned out to have too little memory: those planned last. Their pods are planned again,
-// now that the size of such nodes is known, and so are the pods of their groups whose gates have not opened yet. Where only a spread joins
-// pods of one class, the others keep their nodes, which are all right, and wait for the next plan of the one that is missing (behind.go).
+// now that the size of such nodes is known, and so are the pods of their groups whose gates have not opened yet. If nothing but a spread joins a
+// group, and all its pods are of one class, the other pods keep their reservations and wait there until the dropped pod has a new one (behind.go).
 func (l *Ledger) fitMemory(n *node, now time.Time) {
 	n.fitted = true
 	var rests []*group
@@ -62,7 +62,7 @@ func (l *Ledger) fitMemory(n *node, now time.Time) {
 	}
 }
 
-// onlySpreads reports whether the group consists of pods of one class that nothing but a spread joins.
+// onlySpreads reports whether all pods of the group are of class c, and only a topology spread makes them depend on each other.
 func (g *group) onlySpreads(c *class) bool {
 	if g == nil || c.Pod == nil || c.Request != "" || ofGang(c.Class) || slices.ContainsFunc(g.slots, func(s *slot) bool { return s.class != c || s.owner != "" }) {
 		return false
@@ -186,7 +186,7 @@ func (l *Ledger) lose(n *node, why string, blameless bool, now time.Time) {
 	l.tidy(n)
 }
 
-// evict drops a slot whose capacity won't become available, and plans for its pod again.
+// evict drops a slot whose capacity won't become available, and plans for its pod again: if blameless at once, otherwise after its back-off.
 func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 	if slices.Index(s.node.slots, s) < 0 {
 		return // dropped with its group already
@@ -246,7 +246,7 @@ func (l *Ledger) Tick(now time.Time) {
 	l.TickNodes(now)
 }
 
-// TickPods is the part of Tick that is about pods. more: it has not looked at all of them yet.
+// TickPods is the part of Tick that is about pods. more: it has not looked at all pods yet.
 func (l *Ledger) TickPods(now time.Time) (more bool) {
 	if l.freed {
 		// Reserved capacity has become free. No cluster event tells that to refused pods, so they are planned for again here.
@@ -257,7 +257,7 @@ func (l *Ledger) TickPods(now time.Time) (more bool) {
 		}
 		l.recallAllUnknown()
 	}
-	var due []*pod // usually few: one pass over the pods finds those of all time limits, in pieces that take a millisecond or two
+	var due []*pod // those for which any of the calls below has work: usually few; each piece of 5,000 pods takes a millisecond or two
 	more = l.everyPod.Next(5_000, func(p *pod) bool {
 		if !p.removed && l.due(p, now) {
 			due = append(due, p)
@@ -287,7 +287,7 @@ func (l *Ledger) due(p *pod, now time.Time) bool {
 	return p.state == Refused && !p.retry.IsZero() && !now.Before(p.retry)
 }
 
-// TickClasses is the part of Tick that is about classes. more: it has not looked at all of them yet.
+// TickClasses is the part of Tick that is about classes. more: it has not looked at all classes yet.
 func (l *Ledger) TickClasses(now time.Time) (more bool) {
 	return l.everyClass.Next(5_000, func(c *class) bool {
 		if c.gone {
@@ -343,7 +343,7 @@ func (l *Ledger) gatesEnd(due []*pod, now time.Time) {
 		}
 		// Planning again would buy a node each time. This node may still register, and other capacity may become free.
 		why := fmt.Sprintf("its node has not become usable within %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
-		s := p.class.spare(false) // release drops it
+		s := p.class.spare(false) // the slot that release is going to drop
 		freed := l.freed || s != nil && s.behind && s.waits() == nil
 		l.release(p)
 		l.freed = freed // a slot that never became usable frees nothing for others

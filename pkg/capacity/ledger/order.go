@@ -57,7 +57,7 @@ func (l *Ledger) podsIn(is func(*pod) bool) iter.Seq[*pod] {
 	return l.among(found, is)
 }
 
-// among is podsIn for some of the pods.
+// among yields, in their order, those of the found pods that the ledger still has and for which is still returns true.
 func (l *Ledger) among(found []*pod, is func(*pod) bool) iter.Seq[*pod] {
 	return func(yield func(*pod) bool) {
 		for _, p := range found {
@@ -68,7 +68,7 @@ func (l *Ledger) among(found []*pod, is func(*pod) bool) iter.Seq[*pod] {
 	}
 }
 
-// nodesIn is podsIn for nodes.
+// nodesIn returns the nodes for which is returns true, in the order in which they were added. Like podsIn, it asks again before each.
 func (l *Ledger) nodesIn(is func(*node) bool) iter.Seq[*node] {
 	var found []*node
 	for _, n := range l.nodes {

@@ -30,7 +30,7 @@ func (l *Ledger) overdue(due []*pod, now time.Time) {
 	}
 }
 
-// takeBack takes back the slot of an open pod that has had its chance.
+// takeBack takes the slot from an open pod that was not bound in time. The pod is planned for again after Patience.Gate.
 func (l *Ledger) takeBack(p *pod, why string, now time.Time) {
 	l.release(p)
 	l.refuse(p, why, now)
@@ -38,7 +38,7 @@ func (l *Ledger) takeBack(p *pod, why string, now time.Time) {
 	l.out.Words = append(l.out.Words, Word{p.ref, why})
 }
 
-// failures counts what has failed in a row, since a time.
+// failures is the number of failures in a row, and the time of the first of them.
 type failures struct {
 	n     int
 	since time.Time

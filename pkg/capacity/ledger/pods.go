@@ -179,7 +179,7 @@ func (c *class) lose(why string, now time.Time) {
 	c.rest = now.Add(backoff.AtLeast(c.lost))
 }
 
-// came resets what lose has counted: the node's kubelet has registered.
+// came resets class.lost of the classes whose pods were bound to the node, because its kubelet has registered.
 func (l *Ledger) came(n *node) {
 	for key := range n.took {
 		if c, ok := l.classes[key]; ok {
@@ -260,8 +260,8 @@ func (l *Ledger) release(p *pod) {
 }
 
 // spare returns the slot to drop when a pod of the class no longer needs one: the last in plan order that neither a pod nor an owner has,
-// so that the slots which remain are still the beginning of a verified plan. It prefers a slot whose readiness is ready. For a Planned pod
-// that is false, because Open pods count on the ready slots.
+// so that the slots which remain are still the beginning of a verified plan. It prefers ready slots if ready, otherwise those that aren't: for a
+// Planned pod the caller says false, because the ready slots are needed for Open pods.
 func (c *class) spare(ready bool) *slot {
 	var other *slot
 	for _, s := range slices.Backward(c.slots) {

@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/booked"
 )
 
-// Reader answers questions about the ledger. No answer changes it, so several goroutines may ask at once as long as no step runs. Pin, Gate
-// and Gated are not among the questions: Pin gives a pod its slot, and the other two record that the pod has been kept from a cycle.
+// Reader answers questions about the ledger. No answer changes it, so several goroutines may ask at once while none calls a method that does. Pin,
+// Gate and Gated are not among the questions: Pin gives a pod its slot, and the other two record that the pod has been kept from a cycle.
 type Reader interface {
 	// Pods.
 	Knows(uid types.UID) bool

@@ -42,8 +42,8 @@ func (s *slot) releasable(launched bool) bool {
 
 // Reassign reserves other capacity for pods that wait for a node. For each of them it drops a slot of the pod's class, preferably one on
 // a claim that was not launched yet, which may save the launch, and among these the last in plan order. Within a class, the pods that
-// have waited longest are moved first. Pods that no longer wait, and pods of a class without such a slot, get nothing. launched as in
-// Releasable.
+// have waited longest are moved first. Pods that no longer wait, and pods of a class without such a slot, get nothing. launched: slots on launched
+// instances may be dropped, too, although these may then stay unused.
 func (l *Ledger) Reassign(placements []capacity.Placement, launched bool) {
 	onto := map[*node]bool{}
 	for _, pl := range placements {

@@ -99,14 +99,14 @@ func (l *Ledger) Unplanned(uid types.UID) bool {
 // soon is the longest wait for another reservation during which no pods are evicted for the pod.
 const soon = 10 * time.Second
 
-// PlannedSoon reports whether the pod lost its reservation and is planned for again in a moment, or waits for the result of a plan's
-// first nodes, or for capacity that is bought for its ProvisioningRequest. None is a reason yet to evict other pods, whose replacements would need instances, too.
+// PlannedSoon reports whether the pod lost its reservation and is planned for again in a moment, or waits for the result of a plan's first nodes, or
+// for capacity that is bought for its ProvisioningRequest. Then no pods should be evicted for it yet: their replacements would need instances, too.
 func (l *Ledger) PlannedSoon(uid types.UID, now time.Time) bool {
 	p, ok := l.pods[uid]
 	return ok && p.state == Refused && (p.soon || p.broken && p.retry.Sub(now) <= soon)
 }
 
-// Await marks pods that were just refused because they wait for the result of a plan's first nodes.
+// Await marks pods that were just refused because they wait for the result of a plan's first nodes, so that no pods are evicted for them.
 func (l *Ledger) Await(uids []types.UID) {
 	for _, uid := range uids {
 		if p, ok := l.pods[uid]; ok && p.state == Refused {

@@ -30,7 +30,7 @@ func (l *Ledger) TakeRejected() []Rejected {
 	return out
 }
 
-// mostRejected limits how many are remembered: without a guard nothing takes them.
+// mostRejected limits how many rejected pods are remembered: without a guard on spending nothing calls TakeRejected.
 const mostRejected = 10_000
 
 func (l *Ledger) reject(p *pod, reason string) {

@@ -125,8 +125,8 @@ func (l *Ledger) Object(name string, ask *Ask, on Amounts) error {
 	return n.room(p, ask, on)
 }
 
-// early returns why a pod without a plan can't be bound to the node yet, or nil. A DaemonSet's pod with devices may be the one that removes the node's
-// startup taint: without it the node would never be initialized. So it waits for the kubelet only, which reports the devices itself from then on.
+// early returns why a pod without a plan can't be bound to the node yet, or nil. A DaemonSet's pod with devices may be the one that removes the
+// node's startup taint: without it the node would never be initialized. So it waits only until the kubelet, which reports the devices, registers.
 func (n *node) early(c *capacity.Class, daemon bool) error {
 	if !n.cached || !n.status.Managed || n.status.Initialized {
 		return nil
@@ -239,7 +239,7 @@ type InFlight struct {
 	Cached      bool
 	// Fenced: it is cordoned, or being removed. Closed: it is being removed.
 	Fenced, Closed bool
-	Late           bool
+	Late           bool // it gets no further pods: it has not registered in time, or it has a taint that isn't waited for (nodestatus.Drives)
 	Initialized    bool
 	Managed        bool
 	Slots          []Promise
@@ -247,8 +247,8 @@ type InFlight struct {
 	Daemons        map[string]capacity.Resources
 }
 
-// Promise is a reservation for one pod of a class. UID is set once a pod is pinned to it; Owner is set while it is reserved for the
-// owner's next pod. Leaving is the node that the owner's pod will leave, as long as its drain has not begun.
+// Promise is a reservation for one pod of a class. UID is the pod that it was given to, if any; Owner is set while it is reserved for the next pod
+// of a controller or ProvisioningRequest. Leaving is the node that the owner's present pod will leave, as long as that node's drain has not begun.
 type Promise struct {
 	Class   *capacity.Class
 	UID     types.UID
@@ -258,8 +258,8 @@ type Promise struct {
 	Likely types.UID
 }
 
-// likely returns the waiting pods by the slots that they will probably get, where it matters which pod it is: pods of a class may have different
-// ResourceClaims.
+// likely returns the pod that will probably get a slot, for slots of classes with ResourceClaims: there it matters which pod it is, because the
+// pods of a class may have different claims.
 func (l *Ledger) likely() map[*slot]*pod {
 	out := map[*slot]*pod{}
 	for _, c := range l.classes {

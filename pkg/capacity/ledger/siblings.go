@@ -6,7 +6,7 @@ import (
 )
 
 // siblings returns a function that reports whether refused pods of a class have to leave topology domains to other pods of the class.
-// These have reservations that depend on each other (a spread over zones, say) on nodes that are being launched. If a refused pod took
+// These others have reservations that depend on each other (a spread over zones, say) on nodes that are being launched. If a refused pod took
 // free capacity meanwhile, the others might no longer pass the filters on their nodes. The wait is no longer than a node may take to
 // register.
 func (l *Ledger) siblings(now time.Time) func(*class) bool {
@@ -23,7 +23,7 @@ func (l *Ledger) siblings(now time.Time) func(*class) bool {
 	}
 }
 
-// endWaitsForSiblings has refused pods tried again that waited for pods of their class, when these have their nodes or have waited too long for them.
+// endWaitsForSiblings activates refused pods that waited for planned pods of their class, once those have their nodes or have waited too long.
 func (l *Ledger) endWaitsForSiblings(due []*pod, now time.Time) {
 	waits := l.siblings(now)
 	for p := range l.among(due, func(p *pod) bool { return p.behind && !waits(p.class) }) {

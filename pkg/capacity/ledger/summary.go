@@ -8,7 +8,7 @@ type Summary struct {
 	Pods map[string]int `json:"pods"`
 	// Nodes is how many nodes are watched: those in flight, and those with reservations or cordons.
 	Nodes int `json:"nodes"`
-	// Slots is how many reservations they have, Ready how many of these may be used.
+	// Slots is how many reservations there are on these nodes, Ready on how many of the reservations pods may be bound now.
 	Slots int `json:"slots"`
 	Ready int `json:"ready"`
 }
@@ -40,7 +40,7 @@ func (l *Ledger) NotInitialized() (n int) {
 	return n
 }
 
-// Some returns up to n of the pods, others each time: a caller that wants to see all of them over time need not hold the lock for long.
+// Some returns up to n of the pods, different ones on each call: so a caller can see all pods over time and never hold the lock for long.
 func (l *Ledger) Some(n int) []capacity.PodRef {
 	out := make([]capacity.PodRef, 0, min(n, len(l.pods)))
 	for _, p := range l.pods { // map iteration starts anywhere

@@ -8,9 +8,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Surge records that a Deployment is about to create pods of another ReplicaSet before the owner's pods on a node end. What Reserve has
-// reserved for these is for the Deployment's next pods from now on, of whatever ReplicaSet and class. Such a pod has other labels than the
-// pod that it replaces, and so another class, but it needs as much.
+// Surge records that a Deployment is about to create pods of another ReplicaSet before the owner's pods on a node end. The slots that Reserve made
+// for replacements of the owner's pods are for the Deployment's next pods from now on, whichever ReplicaSet creates them. Such a pod has other
+// labels than the pod that it replaces, and so another class, but the same requests.
 func (l *Ledger) Surge(leaving string, owner types.UID, deployment string) {
 	for _, s := range l.heldFor(leaving) {
 		if s.owner == owner && s.deployment == "" && deployment != "" {
@@ -40,7 +40,7 @@ func (s *slot) better(other *slot) bool {
 	return other == nil || s.ready && !other.ready || s.ready == other.ready && s.order < other.order
 }
 
-// reclassed returns a slot that takes the place of one of another class, in the same group.
+// reclassed replaces a slot by one of class c, with the same owner, on the same node and in the same group.
 func (l *Ledger) reclassed(old *slot, c *class) *slot {
 	if old.class == c {
 		return old

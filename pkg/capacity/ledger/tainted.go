@@ -23,7 +23,7 @@ func (l *Ledger) Awaited(claim string) bool {
 
 // notice reports, once each, NoExecute taints on a node whose kubelet isn't Ready yet if they keep off pods the node was bought for: pods
 // that are not bound yet, or that were bound before the taint appeared and evicted by it. A taint that all of them tolerate does no harm.
-// A taint that appears on a Ready node is not waited for, even if one of Kubernetes still keeps the node from being initialized.
+// A taint that appears on a Ready node is not waited for, even if one of Kubernetes' own taints still keeps the node from being initialized.
 func (l *Ledger) notice(n *node) {
 	if n.claim == "" || !n.status.Managed || n.status.KubeletReady || n.status.Initialized {
 		return

@@ -32,7 +32,7 @@ const (
 type Memory struct {
 	clock   clock.PassiveClock
 	classes map[capacity.ClassKey][]refusal
-	size    int
+	size    int // number of refusals of all classes together
 }
 
 type refusal struct {

@@ -14,8 +14,8 @@ import (
 
 const (
 	// firstPause is how long a placement that was refused for a move for the first time is not proposed again. What a filter says of a move often
-	// depends on pods that are about to be bound (a spread over zones), and then it is wrong a moment later. pauseMost is how long at most, and also
-	// how long a refusal that is over is remembered.
+	// depends on pods that are about to be bound (a spread over zones), and then it is wrong a moment later. pauseMost is the longest such pause, and
+	// also how long a refusal is still remembered after its pause, so that a further refusal has a longer one.
 	firstPause = time.Minute
 	pauseMost  = 10 * time.Minute
 )

@@ -13,15 +13,16 @@ type Devices struct {
 	last map[string]typesWithDevices // by pool
 }
 
-// typesWithDevices are kept as long as nothing changes, because planners recognize types by their slice.
+// typesWithDevices are a pool's instance types without (from) and with (types) their devices. They are kept as long as nothing changes, because
+// planners recognize types by their slice.
 type typesWithDevices struct {
 	from, types []*capacity.InstanceType
 	known       map[string]devicesOfType // by type
 }
 
 type devicesOfType struct {
-	key    string
-	counts map[string]int64
+	key    string           // identifies the set of devices that a node of the type will have
+	counts map[string]int64 // for how many pods these devices are enough, by the key of what the pods ask for
 }
 
 // NewDevices returns a Devices that adds what of knows; nil: nothing.

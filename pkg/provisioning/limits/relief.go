@@ -1,5 +1,5 @@
-// Package limits knows what bounds plans and changes without an event of pools or offerings: limits that refused pods wait for (Relief), and storage that
-// nodes have published (Storage).
+// Package limits knows what bounds plans and changes without an event of pools or offerings: limits that refused pods wait for (Relief), storage that
+// nodes have published (Storage), and the devices of nodes (Devices).
 package limits
 
 import (
@@ -12,8 +12,8 @@ import (
 // reliefPause is the least time between two plans for pods that wait for a pool's limit: claims often end one after the other.
 const reliefPause = 5 * time.Second
 
-// Relief knows the limits that refused pods wait for: maxClaimsInFlight, the limits of pools and that of all pools. No event of pools or offerings shows that
-// a limit has capacity again, and the back-off of such pods grows to minutes. Safe for concurrent use.
+// Relief knows the limits that refused pods wait for: maxClaimsInFlight, the limits of pools and that of all pools. No event of pools or offerings
+// shows that a limit has capacity again, and the back-off of such pods grows to minutes. Safe for concurrent use.
 type Relief struct {
 	most int // maxClaimsInFlight
 	mu   sync.Mutex
@@ -21,10 +21,10 @@ type Relief struct {
 	inFlight bool
 	pools    map[string]bool // pools whose limits refused pods may wait for
 	total    bool            // refused pods may wait for the limit of all pools
-	ended    bool            // a claim that counts against such a limit has ended since pods were refused
+	ended    bool            // a claim that counts against a limit of pools or total has ended since pods were refused
 	during   map[string]bool // pools of claims that have ended since the current or last plan began
 	busy     bool            // a plan is being made, whose refusals are not recorded yet
-	last     time.Time
+	last     time.Time       // when Due last reported that such a claim has ended
 }
 
 // New returns a Relief that knows of no pods. most is maxClaimsInFlight.

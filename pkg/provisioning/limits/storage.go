@@ -13,10 +13,11 @@ type Storage struct {
 	last map[string]limitedTypes // by pool
 }
 
-// limitedTypes are kept as long as nothing changes, because planners recognize types by their slice.
+// limitedTypes are a pool's instance types without (from) and with (types) the storage that their nodes have published. They are kept as long as
+// nothing changes, because planners recognize types by their slice.
 type limitedTypes struct {
 	from, types []*capacity.InstanceType
-	limits      map[string]map[string]int64 // by type
+	limits      map[string]map[string]int64 // bytes of storage by type, then by capacity.StorageOf of the storage class
 }
 
 // NewStorage returns a Storage that adds what of knows.

@@ -7,11 +7,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Booking is what is known of a request's reservations, which only pods that name it take.
+// Booking counts the reservations of a ProvisioningRequest, which only pods that name the request take.
 type Booking struct {
-	pods int                       // for how many pods capacity was booked
-	lost map[capacity.ClassKey]int // reservations that have ended because of their nodes or their time, by class
-	why  string                    // reason for the end of the last of these reservations
+	pods int                       // number of pods that capacity was booked for
+	lost map[capacity.ClassKey]int // number of reservations that ended unused, with their node or by their time limit, by class
+	why  string                    // why the most recent of the lost reservations ended
 }
 
 // New returns a booking without pods.
@@ -19,17 +19,17 @@ func New() *Booking { return &Booking{lost: map[capacity.ClassKey]int{}} }
 
 // State is what has become of a booking.
 type State struct {
-	// Pods is for how many pods capacity was booked. Kept of them have not come yet and still have it, Up of these on nodes that are
-	// initialized. For Gone of them it has ended, with its node or its time.
+	// Pods is the number of pods that capacity was booked for. Of these, Kept have not been created yet and still have their capacity; Up counts
+	// the part of Kept on initialized nodes. Gone is the number of pods whose capacity has ended unused, with its node or by its time limit.
 	Pods, Kept, Up, Gone int
-	// Lost is Gone by class, and Why says why the last capacity has ended.
+	// Lost is Gone by class, and Why the reason for which capacity was lost most recently.
 	Lost map[capacity.ClassKey]int
 	Why  string
 	// Nodes are the nodes with capacity that is kept, by name, or by claim as long as they have none.
 	Nodes []string
 }
 
-// Taken is how many of its pods have come.
+// Taken is the number of pods that were created and have taken their reservations.
 func (s *State) Taken() int { return s.Pods - s.Kept - s.Gone }
 
 // Add notes that capacity was booked for more pods.
@@ -41,7 +41,7 @@ func (b *Booking) Lose(class capacity.ClassKey, why string) {
 	b.why = why
 }
 
-// Mend forgets what was lost, because the same was booked elsewhere.
+// Mend forgets the lost reservations, because as much was booked elsewhere instead, which Add has counted.
 func (b *Booking) Mend() {
 	for _, n := range b.lost {
 		b.pods -= n

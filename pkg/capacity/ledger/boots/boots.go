@@ -35,9 +35,9 @@ var UsualPatience = Patience{Gate: 25 * time.Minute, Late: 3 * time.Minute, Star
 
 // Times learns how long nodes with the same boot configuration take from launch to registration.
 type Times struct {
-	samples []time.Duration
-	next    int
-	usual   time.Duration // the time limit that the samples suggest
+	samples []time.Duration // the last mostSamples times
+	next    int             // index of the oldest sample, which the next one replaces once there are mostSamples
+	usual   time.Duration   // the time limit that the samples suggest
 }
 
 // Add adds the time that a node has taken.
@@ -52,7 +52,7 @@ func (b *Times) Add(d time.Duration) {
 	b.usual = max(sorted[len(sorted)*99/100]*3/2+margin, leastPatience)
 }
 
-// Late returns how long after its launch a node counts as late. Without samples that is first; with few samples it is at least first.
+// Late returns how long after its launch a node counts as late. Without samples that is the default, first; with few it is at least first.
 func (b *Times) Late(first time.Duration) time.Duration {
 	switch {
 	case b == nil:

@@ -76,8 +76,8 @@ func (s *Status) Waits(c *capacity.Class, bind capacity.BindTime) error {
 	return nil
 }
 
-// Surprises returns the NoExecute taints of others that a later status shows, although the kubelet was Ready without them before. The node's pods were
-// bound by then: whatever put the taint there may do so whenever pods come, and never remove it.
+// Surprises returns the NoExecute taints (capacity.OthersTaint) that a later status shows, although the kubelet was Ready without them before. The
+// node's pods were bound by then: the controller that added the taint may do so whenever pods come, and never remove it.
 func (s *Status) Surprises(later *Status) []corev1.Taint {
 	if !s.KubeletReady || s.Initialized {
 		return nil

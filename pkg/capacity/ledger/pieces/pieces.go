@@ -1,18 +1,18 @@
-// Package pieces goes through many values in pieces, so that nobody has to wait until all of them have been looked at.
+// Package pieces goes through many values in pieces, so that a lock need not be held until all of them have been looked at.
 package pieces
 
 // List holds values in the order in which they were added. Its rounds go through all of them, some at a time. It is not safe for concurrent use.
 type List[T any] struct {
 	all []T
-	// A round has looked at the values before next, and keeps those before kept.
+	// Indices in all: the present round has visited the values before next, and has moved those that it keeps to the places before kept.
 	next, kept int
 }
 
 // Add adds a value. The present round comes to it, too.
 func (l *List[T]) Add(v T) { l.all = append(l.all, v) }
 
-// Next calls visit for the round's next n values, in order, and forgets those for which it returns false. more: the round has others.
-// After its last piece the next round begins.
+// Next calls visit for the round's next n values, in order, and forgets those for which it returns false. more: the round has values left;
+// otherwise the next call begins a new round.
 func (l *List[T]) Next(n int, visit func(T) (keep bool)) (more bool) {
 	for ; n > 0 && l.next < len(l.all); n-- {
 		v := l.all[l.next]
