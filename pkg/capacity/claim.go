@@ -41,7 +41,8 @@ type Claim struct {
 	Slots []Slot
 	// Purchase is what the instance was bought for, as the spending guard records it; nil: not recorded.
 	Purchase *guard.Purchase
-	// Order is what a standalone claim asks for, which a user wrote or a Karpenter left behind; nil: a plan made the claim.
+	// Order is what a standalone claim asks for, which a user wrote or a Karpenter left behind; nil: a plan or a static pool
+	// made the claim.
 	Order *Order
 	// Unreadable says why a record on the claim can't be parsed, and names the field or annotation; normally empty. Such a claim must not
 	// be launched: it may have been launched already.
@@ -123,8 +124,8 @@ type Slot struct {
 	// Owner is set instead of Pod while the reservation is for a pod that its owner has yet to create.
 	Owner types.UID `json:"owner,omitempty"`
 	Class ClassKey  `json:"class"`
-	// Order is the position in the order in which the plan's pods are bound. Group is equal for reservations that depend on each other, so that none
-	// may be used before all of them can be; it is unique across plans. Empty: the reservation depends on no other.
+	// Order is the position in the order in which the plan's pods are bound. Group is equal for reservations that depend on each other: none of their
+	// pods may be bound before the nodes of all of them exist. It is unique across plans; empty: the reservation depends on no other.
 	Order int    `json:"order"`
 	Group string `json:"group,omitempty"`
 }

@@ -52,7 +52,8 @@ func InOrder(commitments []Commitment) []Commitment {
 
 // Coverage says which nodes commitments cover at a moment (package commitments computes it). It must not be changed. nil: there are no commitments.
 type Coverage struct {
-	// Commitments are in the order in which nodes use them: a node is covered by the first of them of which enough is left.
+	// Commitments are in the order in which nodes use them: a node is covered by the first that it may use and of
+	// which enough is left.
 	Commitments []Commitment
 	// Used is how much of each commitment nodes use, in millionths of a dollar per hour.
 	Used []int64

@@ -12,7 +12,7 @@ type knapsack struct {
 	tally *tally
 	// The linear program. Its variables, the items, are kinds: those that fit the candidate, have pieces left and are worth something.
 	items []int
-	hi    []float64   // by position in items: how many pieces the candidate can hold
+	hi    []float64   // by position in items: how many pieces a pattern may have of it
 	a     [][]float64 // by row, then by position in items: what a piece takes of the row
 	b     []float64   // by row: how much there is of it
 	lp    bounded
