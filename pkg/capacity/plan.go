@@ -57,9 +57,9 @@ type Plan struct {
 	Placements []Placement
 	// Refused is the demand that got no placement, with reasons.
 	Refused []Refusal
-	// CostPerHour is the sum of the prices of Nodes, in $/h, without surcharges and factors. LowerBound is the least that any nodes could cost which
-	// hold the pods of the new nodes, as far as is known; more Effort raises it. 0: unknown, for example because prices have surcharges or factors,
-	// the plan buys what is paid for already (reserved capacity, or what a commitment covers), or placements were removed after the packing.
+	// CostPerHour is the sum of the prices of Nodes, in $/h, without surcharges and factors. LowerBound is in $/h, too: no nodes that hold the pods
+	// of the new nodes can cost less; more Effort raises it. 0: unknown, for example because prices have surcharges or factors, the plan buys what
+	// is paid for already (reserved capacity, or what a commitment covers), or placements were removed after the packing.
 	CostPerHour, LowerBound float64
 	// Explanations say why pods are placed where they are: the pods that Options.Explain names, as far as they are in the demand.
 	Explanations []Explanation
