@@ -31,16 +31,18 @@ type Claim struct {
 	ExpireAfter  time.Duration
 	DoNotDisrupt bool
 	Drifted      bool
-	// Requests is the sum of the planned pods and daemons. Largest is what the claim counts against limits until it is launched.
+	// Requests is the sum of the requests of the pods and daemons that were planned for the node. Largest is the largest capacity that the node may
+	// get, which counts against limits until it is launched.
 	Requests Resources
 	Largest  Resources
-	// LaunchBatch is the launch batch of this claim, as recorded before the call; nil: not recorded yet.
+	// LaunchBatch is the launch batch of this claim, as recorded before the cloud is asked to launch it; nil: not recorded yet.
 	LaunchBatch *LaunchBatch
 	// Slots are the reservations on this node.
 	Slots []Slot
 	// Purchase is what the instance was bought for, as the spending guard records it; nil: not recorded.
 	Purchase *guard.Purchase
-	// Order is what a claim that no plan made asks for; nil for a plan's claim.
+	// Order is what a standalone claim asks for, which a user wrote or a Karpenter left behind; nil: a plan or a static pool
+	// made the claim.
 	Order *Order
 	// Unreadable says why a record on the claim can't be parsed, and names the field or annotation; normally empty. Such a claim must not
 	// be launched: it may have been launched already.
@@ -58,7 +60,7 @@ type Claim struct {
 	Launched     bool
 	Registered   bool
 	Initialized  bool
-	// InitializedAt is since when it is initialized; zero: it isn't.
+	// InitializedAt is since when the node is initialized; zero: it isn't.
 	InitializedAt time.Time
 	// Served: the instance did what it was launched for (the spending guard's verdict), since ServedAt.
 	Served   bool
@@ -105,13 +107,14 @@ func (c *Claim) Takes() Resources {
 
 // Order is a standalone request for a node: a NodeClaim that a user wrote, or that a Karpenter left behind.
 type Order struct {
-	// Requirements are the claim's own and its labels.
+	// Requirements are the claim's requirements, and its labels as requirements.
 	Requirements Requirements
 	// Invalid says why the claim makes no sense, and names the fields; normally empty.
 	Invalid string
 	// Owner is the controller that made the claim, as kind and name; empty: none is known, so probably a person made it.
 	Owner string
-	// Provisioned: a pool's provisioner made the claim for pods. The pods are planned for again, and the claim is not launched.
+	// Provisioned: a NodePool owns the claim, so a provisioner (Karpenter's) made it for pods. The pods are planned for again, and the claim is not
+	// launched.
 	Provisioned bool
 }
 
@@ -121,12 +124,13 @@ type Slot struct {
 	// Owner is set instead of Pod while the reservation is for a pod that its owner has yet to create.
 	Owner types.UID `json:"owner,omitempty"`
 	Class ClassKey  `json:"class"`
-	// Order is the position in the plan's bind order. Group is as in Placement, made unique across plans.
+	// Order is the position in the order in which the plan's pods are bound. Group is equal for reservations that depend on each other: none of their
+	// pods may be bound before the nodes of all of them exist. It is unique across plans; empty: the reservation depends on no other.
 	Order int    `json:"order"`
 	Group string `json:"group,omitempty"`
 }
 
-// LaunchBatch is a number of identical launches made by one call (docs/design/launch-batches.md).
+// LaunchBatch is a number of identical launches made by one call of the cloud's API (docs/design/launch-batches.md).
 type LaunchBatch struct {
 	// Token is the client token and the tag of every instance of the launch batch: a hash of Claims and Attempt.
 	Token   string `json:"token"`
@@ -136,7 +140,7 @@ type LaunchBatch struct {
 	Pool         string   `json:"pool"`
 	NodeClass    string   `json:"nodeClass"`
 	CapacityType string   `json:"capacityType"`
-	// Offers are the offerings to choose from, cheapest first.
+	// Offers are the offerings from which the cloud may choose, cheapest first.
 	Offers []OfferKey `json:"offers"`
 	// Request is the provider's exact request as it will be (or was) sent, opaque here. A launch that is repeated after a crash sends the
 	// same request again, never a new one with an old token.
@@ -146,7 +150,8 @@ type LaunchBatch struct {
 	Labels        map[string]string `json:"-"`
 	Taints        []corev1.Taint    `json:"-"`
 	StartupTaints []corev1.Taint    `json:"-"`
-	// Prices are the prices of Offers if overlays have set some of them: then these count, not what the cloud asks for. Not recorded.
+	// Prices are the prices of Offers in $/h, in the same order, if NodeOverlays have set some of them: then these count, not what the cloud asks
+	// for. nil: what the cloud asks for counts. Not recorded.
 	Prices []float64 `json:"-"`
 	// Requests is the largest of its claims' Requests, for resources that have to be requested at launch (EFA interfaces). Not recorded
 	// either.
@@ -158,8 +163,8 @@ func (c *Claim) LaunchedBy(w *LaunchBatch) bool {
 	return c.LaunchBatch != nil && c.LaunchBatch.Token == w.Token
 }
 
-// LaunchTimeout is how long a launch is retried before its claims are given up, as in Karpenter. Claims that are never launched, and
-// instances that the cloud doesn't show, have the same time.
+// LaunchTimeout is how long a launch is retried before its claims are given up, as in Karpenter. A claim is also given up if nothing has launched it
+// for that time, or if the cloud has not shown its instance for that time.
 const LaunchTimeout = 5 * time.Minute
 
 // LaunchGrace is for how long after a launch a cloud may answer that it doesn't know the instance (ErrInstanceNotFound), to a lookup as well as to
@@ -254,7 +259,7 @@ type LaunchResult struct {
 	Instances []Instance
 	// Exhausted are the offerings that the cloud has no capacity for. The provider remembers them by itself.
 	Exhausted []OfferKey
-	// Again: the same offerings may be tried again at once. A subnet had no free addresses, and the next request will use another one.
+	// Again: the same offerings may be tried again at once. A subnet had no free addresses, and the next request will use another subnet.
 	Again bool
 	// Message says why instances are missing, for events.
 	Message string

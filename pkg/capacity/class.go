@@ -24,8 +24,8 @@ const (
 	BindEarly BindTime = iota
 	// BindRegistered: when the kubelet has registered. For pods that no controller recreates.
 	BindRegistered
-	// BindReady: when the node is Ready and its not-ready taint is gone. For pods that tolerate that taint only for a short time: they
-	// would be evicted before.
+	// BindReady: when the node is Ready and its not-ready taint is gone. For pods that tolerate that taint only for a short time: bound earlier, they
+	// would be evicted before the node is Ready.
 	BindReady
 	// BindInitialized: when the node is Ready, startup taints are gone and extended resources present. For pods that request
 	// device-plugin resources or a pod security group.
@@ -46,7 +46,7 @@ type Class struct {
 	// Terms are the required node terms, ORed: node selector, required node affinity and volume zones, intersected. Empty: any node. A
 	// nil Requirements inside matches any node.
 	Terms []Requirements
-	// withoutVolumes is Terms without the terms from volumes, if that differs: spread counts the nodes that match it.
+	// withoutVolumes is Terms without the terms from volumes; nil: there are no terms from volumes. Topology spread considers the nodes that match it.
 	withoutVolumes *[]Requirements
 	// Preferred are the preferred node terms, heaviest first.
 	Preferred             []PreferredTerm
@@ -57,7 +57,8 @@ type Class struct {
 	PreferredAffinity     []PodTerm              // Weight > 0
 	PreferredAntiAffinity []PodTerm              // Weight > 0
 	HostPorts             []corev1.ContainerPort // only those with HostPort > 0
-	// Volumes is the number of CSI volumes that count against a node's attach limit, by driver name.
+	// Volumes is the number of CSI volumes that count against a node's attach limit, by driver name. Keys of StorageOf and DevicesOf are in it, too:
+	// the bytes that the pod's volumes take of the node's storage, and 1 for devices.
 	Volumes map[string]int64
 
 	// Bind is the earliest safe time to bind pods of this class. BindReason is why that is not BindEarly, worded for an event.
@@ -107,8 +108,8 @@ type SpreadConstraint struct {
 // PodTerm is a pod (anti-)affinity term.
 type PodTerm struct {
 	TopologyKey string
-	// Namespaces are the namespaces that the term selects pods from; NamespaceSelector is ORed with it (nil: none). Both unset means the
-	// pod's own.
+	// Namespaces are the namespaces that the term selects pods from, besides those that NamespaceSelector matches (nil: none). For a term that names
+	// neither, it is the pod's own namespace.
 	Namespaces        []string
 	NamespaceSelector labels.Selector
 	Selector          labels.Selector

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hash is stable across processes, because class keys are recorded on claims. It leaves out what pods of a class may differ in (name,
-// UID, owner, images, environment).
+// hash returns the class's key. It is the same in every process, because keys are recorded on claims. What pods of a class may differ in is left out
+// (name, UID, owner, images, environment).
 func (c *Class) hash(pod *corev1.Pod, vol VolumeInfo) ClassKey {
 	k := make(KeyBytes, 0, 1024)
 	k.Text(pod.Namespace, pod.Spec.SchedulerName, strconv.Itoa(int(c.Priority)), strconv.Itoa(int(c.Bind)))
@@ -107,7 +107,7 @@ func (k *KeyBytes) Message(size int, marshalTo func([]byte) (int, error)) {
 }
 
 // Shape returns a hash of what pods of the class request: requests, node constraints, tolerations and ports, but no names and no labels.
-// The guard counts pods without a controller, or of a Job without one, by it: the same shape is the same workload.
+// To the guard on spending, pods of the same shape are one workload if they have no controller, or only a Job that has none.
 func (c *Class) Shape() string {
 	k := make(KeyBytes, 0, 256)
 	k.Text(c.Namespace)

@@ -24,11 +24,11 @@ var ErrNotPlannable = errors.New("pod can't be planned for")
 
 // VolumeInfo is what the caller knows about a pod's volumes; the zero value is a pod without volumes.
 type VolumeInfo struct {
-	// Topology has an entry for each volume that is not reachable from everywhere: its alternatives, ORed, from the PersistentVolume's
-	// node affinity or, while it is unbound, from the StorageClass's allowedTopologies.
+	// Topology has an entry for each volume that can't be reached from all nodes: node terms, ORed, from the PersistentVolume's node affinity or,
+	// while there is no PersistentVolume yet, from the StorageClass's allowedTopologies.
 	Topology [][]Requirements
-	// Attach is the number of CSI volumes that count against a node's limit, by driver name. Under StorageOf it is the bytes that claims
-	// which wait for their first consumer will take of the node's storage.
+	// Attach is the number of CSI volumes that count against a node's limit, by driver name. Under a key of StorageOf it is the bytes that
+	// PersistentVolumeClaims which wait for their first consumer will take of the node's storage.
 	Attach map[string]int64
 	// Drivers are CSI drivers that the pod needs on its node, besides those in Attach.
 	Drivers []string
@@ -36,15 +36,15 @@ type VolumeInfo struct {
 	Devices string
 	// Unbound: one of the pod's PersistentVolumeClaims waits for its first consumer.
 	Unbound bool
-	// Problem is why the pod can't run on any node for now: a claim is missing, lost or waits for its volume.
+	// Problem is why the pod can't run on any node for now: a PersistentVolumeClaim is missing, lost or waits for its volume. Empty: it can.
 	Problem string
 }
 
-// ClassOf is ClassAmong where no other pod's selectors matter.
+// ClassOf returns a pod's class if no other pod's selectors matter (ClassAmong).
 func ClassOf(pod *corev1.Pod, vol VolumeInfo) (*Class, error) { return ClassAmong(pod, vol, 0) }
 
-// ClassAmong returns a pod's class in a cluster in which selectors of pods name the given labels. Its errors wrap ErrNotPlannable and name the
-// field.
+// ClassAmong returns a pod's class in a cluster in which selectors in pods' constraints name the labels named, so that pods which differ in such a
+// label are not of one class. Its errors wrap ErrNotPlannable and name the field.
 func ClassAmong(pod *corev1.Pod, vol VolumeInfo, named LabelsNamed) (*Class, error) {
 	if vol.Problem != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotPlannable, vol.Problem)
@@ -191,8 +191,8 @@ func bindTime(pod *corev1.Pod, requests Resources) (BindTime, string) {
 	return BindEarly, ""
 }
 
-// longNotReady is how long a pod must tolerate not-ready nodes to be bound before its node is Ready. A kubelet first reports its node as
-// not ready, and it may take the network's agent a minute to change that. Unless they say otherwise, pods tolerate it for five minutes.
+// longNotReady is how long a pod must tolerate the not-ready taint to be bound before its node is Ready. A kubelet first reports its node as not
+// ready, and it may take a minute until the network plugin's agent is up and that changes. By default pods tolerate the taint for five minutes.
 const longNotReady = 2 * time.Minute
 
 // notReadyTolerance returns how long the pod may stay on a node that isn't Ready, as the taint eviction controller computes it: the

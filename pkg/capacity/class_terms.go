@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// maxTerms limits the cross product of node affinity terms and volume alternatives. Terms beyond it are ignored, which can only make the
-// plan refuse more.
+// maxTerms limits how many node terms a class has: each node affinity term is combined with each of its volumes' terms. Terms beyond it are
+// ignored. Since terms are ORed, that can only make the plan refuse more pods.
 const maxTerms = 256
 
 // nodeTerms fills Terms and Preferred.
@@ -100,7 +100,7 @@ func nodeTerm(t *corev1.NodeSelectorTerm) (Requirements, error) {
 	return out, nil
 }
 
-// IntersectTerms intersects each of a with each of b and leaves out what no node can satisfy.
+// IntersectTerms intersects each term of a with each term of b and leaves out the results that no node can satisfy.
 func IntersectTerms(a, b []Requirements) []Requirements {
 	var out []Requirements
 	for _, x := range a {

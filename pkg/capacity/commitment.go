@@ -50,9 +50,10 @@ func InOrder(commitments []Commitment) []Commitment {
 	return out
 }
 
-// Coverage is what commitments cover at a moment (package commitments computes it). It must not be changed. nil: there are no commitments.
+// Coverage says which nodes commitments cover at a moment (package commitments computes it). It must not be changed. nil: there are no commitments.
 type Coverage struct {
-	// Commitments are in the order in which nodes use them.
+	// Commitments are in the order in which nodes use them: a node is covered by the first that it may use and of
+	// which enough is left.
 	Commitments []Commitment
 	// Used is how much of each commitment nodes use, in millionths of a dollar per hour.
 	Used []int64
@@ -63,8 +64,8 @@ type Coverage struct {
 // CoveredNode is how a node is covered.
 type CoveredNode struct {
 	Commitment int   // index into Coverage.Commitments
-	Use        int64 // of the commitment, in millionths of a dollar per hour
-	// List is its list price, in $/h.
+	Use        int64 // what the node uses of the commitment, in millionths of a dollar per hour
+	// List is the node's list price, in $/h.
 	List float64
 }
 
@@ -86,7 +87,7 @@ func (c *Coverage) Room() bool {
 	return false
 }
 
-// Of returns the commitment that covers a node or a claim's node, by name; empty: none does.
+// Of returns the name of the commitment that covers a node, which is given by its name or its NodeClaim's; empty: none does.
 func (c *Coverage) Of(name string) string {
 	if c == nil {
 		return ""
@@ -97,7 +98,8 @@ func (c *Coverage) Of(name string) string {
 	return ""
 }
 
-// Without returns the coverage once these nodes have gone, each of which is named once. What they leave covers no other node yet.
+// Without returns the coverage once these nodes are gone. names has each of them once, by its name or its NodeClaim's. What they leave of the
+// commitments covers no other node yet.
 func (c *Coverage) Without(names []string) *Coverage {
 	if c == nil {
 		return nil
@@ -111,7 +113,7 @@ func (c *Coverage) Without(names []string) *Coverage {
 	return out
 }
 
-// PlannedUse is what a planned node is going to use of a commitment. The zero value: of none.
+// PlannedUse is what a planned node is going to use of a commitment. The zero value: the node uses none.
 type PlannedUse struct {
 	Commitment string // its name
 	// Use is the most that any of the node's offerings uses, in millionths of a dollar per hour, List the highest of their prices, in $/h.
@@ -119,7 +121,7 @@ type PlannedUse struct {
 	List float64
 }
 
-// With returns the coverage with what a planned node is going to use; ok: that much is left.
+// With returns the coverage once a planned node uses its commitment, too. If not enough is left of that, ok is false and the coverage is unchanged.
 func (c *Coverage) With(u *PlannedUse) (with *Coverage, ok bool) {
 	if c == nil {
 		return nil, false

@@ -10,7 +10,7 @@ const devicesPrefix = "devices/"
 // tells apart pods that ask for different devices. A pod with such claims waits until the devices of its node have been published.
 func DevicesOf(classes, hash string) string { return devicesPrefix + classes + "#" + hash }
 
-// DeviceClassesOf returns the device classes that a key of DevicesOf names; ok is false for a driver.
+// DeviceClassesOf returns the device classes that a key of DevicesOf names; ok is false if the key is another, such as the name of a CSI driver.
 func DeviceClassesOf(key string) (classes string, ok bool) {
 	rest, ok := strings.CutPrefix(key, devicesPrefix)
 	if i := strings.LastIndexByte(rest, '#'); ok && i >= 0 {
@@ -19,8 +19,8 @@ func DeviceClassesOf(key string) (classes string, ok bool) {
 	return rest, ok
 }
 
-// PublishedLater reports whether a key stands for what drivers publish for a node, which may be after its initialization: storage and
-// devices.
+// PublishedLater reports whether a key stands for storage or devices. Drivers publish how much of these a node has, which may be after its
+// initialization.
 func PublishedLater(key string) bool {
 	return strings.HasPrefix(key, storagePrefix) || strings.HasPrefix(key, devicesPrefix)
 }

@@ -13,17 +13,17 @@ import (
 //
 //  1. A claim has the instance that is recorded on it, and no other.
 //  2. An instance that is tagged with the name of a claim without an instance belongs to that claim.
-//  3. The instances of a launch batch, sorted by id, belong to its claims, sorted by name, position by position. Positions count from
-//     the recorded launch batch, including claims that are gone or have their instance: whatever was recorded before a crash, the
-//     others get what they would have got without the crash. A claim that is being deleted keeps its position, because its instance
-//     has to be drained with it.
+//  3. The instances of a launch batch, sorted by id, belong to its claims, sorted by name, position by position. The positions are those in
+//     LaunchBatch.Claims, including claims that are gone or have their instance: so, whichever instances were recorded before a crash, the
+//     other claims get the instances that they would have got without the crash. A claim that is being deleted keeps its position,
+//     because its instance has to be drained with it.
 //  4. Remaining instances go to the launch batch's claims that still have none, live ones before those that are being deleted.
 //
 // A claim belongs to the launch batch that is recorded on it; every claim of a launch batch has the record before its call is made.
 type InstanceOwners struct {
 	recorded map[string]bool     // instance ids recorded on claims
 	waiting  map[string]*Claim   // claims without a recorded instance, by name
-	batches  map[string][]*Claim // those of them in each launch batch, by token
+	batches  map[string][]*Claim // claims without a recorded instance that are in a launch batch, by its token
 }
 
 // InstanceOwnersOf uses the Name, ProviderID, Deleting and LaunchBatch of claims, and doesn't change them.
@@ -59,8 +59,9 @@ func (o *InstanceOwners) Awaited(inst *Instance) bool {
 	return !o.Owned(inst) && (o.waiting[inst.Claim] != nil || len(o.batches[inst.LaunchBatch]) > 0)
 }
 
-// Assign assigns instances of the launch batch (or, with a zero LaunchBatch, instances that are tagged with their claims' names). of has the
-// instances by the names of their claims, over those for which there is no claim. Instances that are recorded on a claim are in neither.
+// Assign assigns instances of the launch batch to its claims (or, with a zero LaunchBatch, instances that are tagged with their claims' names). of
+// has the instances by the names of their claims, over the instances for which there is no claim. Instances that are recorded on a claim are in
+// neither.
 func (o *InstanceOwners) Assign(w *LaunchBatch, instances []Instance) (of map[string]Instance, over []Instance) {
 	of = map[string]Instance{}
 	insts := slices.SortedFunc(slices.Values(instances), func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) })

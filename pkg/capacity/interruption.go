@@ -8,7 +8,7 @@ type Interruption struct {
 	Kind       InterruptionKind
 	// Ends is when the cloud ends the instance; zero: it has not said.
 	Ends time.Time
-	// Unconfirmed: a message says so, and the cloud can't be asked whether it is true.
+	// Unconfirmed: a message in the queue says that the instance ends, and the cloud can't be asked whether that is true.
 	Unconfirmed bool
 }
 
@@ -26,7 +26,7 @@ const (
 	ReservationInterrupted InterruptionKind = "CapacityReservationInstanceInterrupted"
 	// MaintenanceScheduled: the instance will be stopped, restarted or retired.
 	MaintenanceScheduled InterruptionKind = "MaintenanceScheduled"
-	// MachineStopping and MachineTerminating: it is ending or has ended, whatever the cause.
+	// MachineStopping and MachineTerminating: the instance is being stopped or terminated, or has been, whatever the cause.
 	MachineStopping    InterruptionKind = "InstanceStopping"
 	MachineTerminating InterruptionKind = "InstanceTerminating"
 )

@@ -26,12 +26,12 @@ type InstanceType struct {
 	Special bool
 	// Image is the image that a node of this type starts from; empty: not known.
 	Image string
-	// CapacityOverlaid: a NodeOverlay has added to Capacity and Allocatable.
+	// CapacityOverlaid: a NodeOverlay has added resources to Capacity and Allocatable, or changed amounts.
 	CapacityOverlaid bool
-	// VolumeLimits is the number of volumes by CSI driver name and, under StorageOf, the bytes for volumes; under DevicesOf it is the number
-	// of pods. What is not listed is unlimited.
+	// VolumeLimits is how many volumes a node can attach, by CSI driver name. Under a key of StorageOf it is the bytes that the node has for volumes,
+	// under a key of DevicesOf the number of pods that its devices suffice for. What is not listed is unlimited.
 	VolumeLimits map[string]int64
-	// Devices is the key of the devices of dynamic resource allocation that its nodes will have; empty: none are known. Types with the same
+	// Devices is a key for the devices of dynamic resource allocation that its nodes will have; empty: none are known. Types with the same
 	// key have the same devices.
 	Devices string
 	// Offers are the ways to buy it, in no particular order.

@@ -16,7 +16,7 @@ type Options struct {
 	NodeSurcharge float64
 	// PriceFactor multiplies the price of an instance family ("m6g": 1.1) when prices are compared; missing: 1.
 	PriceFactor map[string]float64
-	// Commitments are paid whether they are used or not. View.Coverage says what is left of them.
+	// Commitments are amounts of money per hour that are paid whether they are used or not (Savings Plans). View.Coverage says what is left of them.
 	Commitments []Commitment
 	// IgnorePreferences drops every preference before the first try (Karpenter's preferencePolicy Ignore).
 	IgnorePreferences bool
@@ -57,11 +57,11 @@ type Plan struct {
 	Placements []Placement
 	// Refused is the demand that got no placement, with reasons.
 	Refused []Refusal
-	// CostPerHour is the price of Nodes at list price. LowerBound is a lower bound for the cost of any nodes that hold the pods of the new
-	// nodes; more Effort raises it. 0: unknown, for example because prices have surcharges or factors, the plan buys what is paid for
-	// already (reserved capacity, or what a commitment covers), or placements were removed after the packing.
+	// CostPerHour is the sum of the prices of Nodes, in $/h, without surcharges and factors. LowerBound is in $/h, too: no nodes that hold the pods
+	// of the new nodes can cost less; more Effort raises it. 0: unknown, for example because prices have surcharges or factors, the plan buys what
+	// is paid for already (reserved capacity, or what a commitment covers), or placements were removed after the packing.
 	CostPerHour, LowerBound float64
-	// Explanations are those of the pods that Options.Explain names, if the demand has them.
+	// Explanations say why pods are placed where they are: the pods that Options.Explain names, as far as they are in the demand.
 	Explanations []Explanation
 }
 
@@ -88,12 +88,12 @@ type PlannedNode struct {
 	Daemons []*DaemonSet
 	// VolumeLimits is the component-wise minimum over the offerings' types, by CSI driver.
 	VolumeLimits map[string]int64
-	// Price is the price of the first offering.
+	// Price is the price of the first offering, in $/h.
 	Price float64
 	Terms
 }
 
-// Terms are on what terms a node is bought.
+// Terms say what is special about the purchase of a node.
 type Terms struct {
 	// Covered is the commitment that pays for the node; zero: none does.
 	Covered PlannedUse
@@ -126,8 +126,8 @@ type Refusal struct {
 	Message string
 	// Retryable: the reason may pass by itself (no capacity for now, pool limit, unready class).
 	Retryable bool
-	// Soon: within the time that a node takes to boot it will be known whether the pods get a node after all. No other pod is evicted for
-	// them meanwhile.
+	// Soon: within the time that a node takes to boot it will be known whether the pods get a node after all. Until then no other pod is evicted for
+	// them.
 	Soon bool
 }
 
@@ -160,7 +160,7 @@ type Forbidden struct {
 	Paused bool
 }
 
-// RulesOut reports whether it rules out an offering of its pool.
+// RulesOut reports whether f, which is about new nodes of a pool, rules out this offering of the pool.
 func (f *Forbidden) RulesOut(o *Offer) bool {
 	return (f.Zone == "" || f.Zone == o.Zone) && (f.CapacityType == "" || f.CapacityType == o.CapacityType)
 }

@@ -24,16 +24,16 @@ type Pool struct {
 	Taints       []corev1.Taint
 	// StartupTaints will be removed by an agent on the node, so pods need not tolerate them to be planned here.
 	StartupTaints []corev1.Taint
-	// Unread: how much its nodes leave for pods isn't known before their kubelets have registered (NodeSettings.Unread).
+	// Unread: a part of the node class's user data can't be read, so until its kubelet has registered it isn't known how much a node leaves for pods.
 	Unread bool
-	// Limits is the maximum of Used plus what is planned. A resource not listed is not limited. ResourceNodes counts nodes.
+	// Limits is the most that Used and what is planned may add up to. A resource not listed is not limited. ResourceNodes counts nodes.
 	Limits Resources
 	// Total is the limit of all pools together, which holds besides the pool's own; nil: there is none. The pools of a View share it.
 	Total *Total
 	// MaxDollars is how many dollars per hour the pool's nodes may cost; 0: any amount.
 	MaxDollars float64
-	// ZoneBalance is how much dearer than its cheapest offering a new node may be for the sake of even zones, as a fraction: 0.1 is 10 %. With 0 only
-	// zones count that cost the same. nil: zones aren't balanced.
+	// ZoneBalance is how much dearer than its cheapest offering a new node may be for the sake of even zones, as a fraction: 0.1 is 10 %. With 0 a
+	// node is put only in zones where it costs no more than in the cheapest. nil: zones aren't balanced.
 	ZoneBalance *float64
 	// Used is how much of its limits the pool's nodes use. A node in flight counts as the largest instance type that may be launched for
 	// it.
@@ -49,9 +49,9 @@ type Pool struct {
 
 // Total is what the nodes of all pools together may use, and what they use. It must not be changed.
 type Total struct {
-	// Limits is the maximum of Used plus what is planned, in the units of Pool.Limits. A resource not listed is not limited.
+	// Limits is the most that Used and what is planned may add up to, in the units of Pool.Limits. A resource not listed is not limited.
 	Limits Resources
-	// Used counts as Pool.Used does, also nodes of pools that are gone.
+	// Used is how much of the limits all nodes use, also those of pools that are gone. Nodes in flight count as in Pool.Used.
 	Used Resources
 }
 

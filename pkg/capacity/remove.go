@@ -9,7 +9,7 @@ import (
 type Removal struct {
 	// Message is the reason with which its pod is refused for now.
 	Message string
-	// Soon as in Refusal.
+	// Soon: within the time that a node takes to boot it will be known whether the pod gets a node after all (Refusal.Soon).
 	Soon bool
 	// RestHolds: the other placements were verified without this one, so they stay valid without it. Otherwise the rest of its group has
 	// to go as well: pods that were placed relative to others may not be allowed there any more.
@@ -18,7 +18,7 @@ type Removal struct {
 
 // Remove removes placements from the plan, by their index, and refuses their pods for now. With a placement it removes
 //
-//   - its group, unless the rest was verified without it;
+//   - the other placements of its group, unless they were verified without it (Removal.RestHolds);
 //   - its gang, if fewer pods of the gang would be left than it needs to run, and then the groups of its members;
 //   - planned nodes whose last placement it removes.
 //
@@ -51,8 +51,8 @@ func (p *Plan) Remove(out map[int]Removal) {
 	p.drop(func(id string) bool { return empty[id] })
 }
 
-// RemoveNodes removes planned nodes from the plan, by their ID, and their placements as Remove does. A node that never had a placement, as
-// those of a static pool, leaves the plan only if it is named.
+// RemoveNodes removes planned nodes from the plan, by their ID, and their placements as Remove does. A node that never had a placement, such as one
+// for a static pool, leaves the plan only if out names it.
 func (p *Plan) RemoveNodes(out map[string]Removal) {
 	gone := map[int]Removal{}
 	for i, pl := range p.Placements {
@@ -67,7 +67,7 @@ func (p *Plan) RemoveNodes(out map[string]Removal) {
 	})
 }
 
-// drop removes planned nodes, which have no placements any more.
+// drop removes the planned nodes for whose ID gone returns true. Their placements have been removed before.
 func (p *Plan) drop(gone func(id string) bool) {
 	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *PlannedNode) bool {
 		if !gone(n.ID) {
@@ -78,7 +78,8 @@ func (p *Plan) drop(gone func(id string) bool) {
 	})
 }
 
-// removeGroups marks what is left of groups that lose a placement, unless it was verified without that one. It reports whether it marked any.
+// removeGroups marks, in gone, the other placements of groups that lose a placement, unless they were verified without it. It reports whether it has
+// marked any.
 func (p *Plan) removeGroups(gone []*Removal) (some bool) {
 	groups := map[int]*Removal{}
 	for i, pl := range p.Placements {
@@ -94,7 +95,7 @@ func (p *Plan) removeGroups(gone []*Removal) (some bool) {
 	return some
 }
 
-// removeGangs marks what is left of gangs that have lost too many pods, and reports whether it marked any.
+// removeGangs marks, in gone, the other placements of gangs that have lost too many pods, and reports whether it has marked any.
 func (p *Plan) removeGangs(gone []*Removal) (some bool) {
 	type count struct {
 		left, missing int

@@ -29,9 +29,9 @@ const (
 // made.
 type Requirement struct {
 	Key        string
-	complement bool
-	values     map[string]struct{}
-	gte, lte   *int64
+	complement bool                // all values but the listed ones are allowed
+	values     map[string]struct{} // the listed values
+	gte, lte   *int64              // integer bounds, inclusive; nil: none
 	// present: a node without the label does not satisfy the requirement.
 	present bool
 	// MinValues is how many distinct values must stay open until launch; 0: any.

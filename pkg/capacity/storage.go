@@ -9,5 +9,5 @@ const storagePrefix = "storageclass/"
 // VolumesFree, VolumeLimits, Drivers) have such keys, too. A pod with such volumes waits until the driver has published that capacity.
 func StorageOf(class string) string { return storagePrefix + class }
 
-// StorageClassOf returns the StorageClass that a key of StorageOf is for; ok is false for a driver.
+// StorageClassOf returns the StorageClass that a key of StorageOf is for; ok is false if the key is another, such as the name of a CSI driver.
 func StorageClassOf(key string) (class string, ok bool) { return strings.CutPrefix(key, storagePrefix) }

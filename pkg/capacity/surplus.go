@@ -37,6 +37,7 @@ func Surplus(nodes []StaticNode, n int) []string {
 	return out
 }
 
+// rank is lower for nodes that are removed earlier, whatever their cost.
 func (s *StaticNode) rank() int {
 	switch {
 	case !s.Launched:

@@ -25,13 +25,13 @@ type UndeclaredTaints struct {
 	pools map[string][]*UndeclaredTaint
 }
 
-// UndeclaredTaint is one of them, with the time at which a new node was last seen with it.
+// UndeclaredTaint is a taint that other programs put on new nodes of a pool, with the time at which a new node was last seen with it.
 type UndeclaredTaint struct {
 	Taint corev1.Taint `json:"taint"`
 	Seen  time.Time    `json:"seen"`
-	// claims are those whose nodes had it; undeclaredNodes of them are enough.
+	// claims are the names of the NodeClaims whose nodes had the taint; undeclaredNodes of them are enough.
 	claims []string
-	// learned: enough nodes had it, or it was restored (then claims is empty).
+	// learned: all new nodes of the pool are expected to get it, because enough nodes had it or it was restored after a restart.
 	learned bool
 }
 
@@ -45,7 +45,7 @@ func OthersTaint(t *corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoExecute
 }
 
-// See records that a new node of the pool has got the taint, and reports whether the taint is learned with that.
+// See records that a new node of the pool, that of the claim, has got the taint. It returns true if all new nodes are expected to get it from now on.
 func (u *UndeclaredTaints) See(pool, claim string, t corev1.Taint, now time.Time) (news bool) {
 	one := u.of(pool, t)
 	one.Seen = now

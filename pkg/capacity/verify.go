@@ -11,7 +11,7 @@ type Trial struct {
 	Nodes []TrialNode
 	// Promised are pods with a reservation from an earlier plan that are not bound yet. They are on their nodes from the start.
 	Promised []Step
-	// Steps are in bind order. All Nodes are present before the first.
+	// Steps are in the order in which the pods are to be bound. All Nodes are present before the first.
 	Steps []Step
 	// Alone: each step is verified as if the others did not exist.
 	Alone bool
@@ -37,7 +37,8 @@ type Step struct {
 	// Class lets the verifier do the costly part of filtering once per class.
 	Class ClassKey
 	Node  string
-	// Own: Pod is the one that has the reservation, so its ResourceClaims are those that will be used. Only in Trial.Promised.
+	// Own: Pod is the very pod that has the reservation, and not another one of its class. Its ResourceClaims are those that will be used. Only in
+	// Trial.Promised.
 	Own bool
 }
 

@@ -42,14 +42,14 @@ type Node struct {
 	Free Resources
 	// Pods are those bound or assumed there or with a reservation, for topology, affinity and host ports. Shared, must not be changed.
 	Pods []*corev1.Pod
-	// VolumesFree is the number of volumes that can still be attached, by CSI driver, and under StorageOf the bytes that are free. What
-	// is not listed is unlimited.
+	// VolumesFree is the number of volumes that can still be attached, by CSI driver. Under a key of StorageOf it is the bytes that are free, under a
+	// key of DevicesOf the number of pods that free devices suffice for. What is not listed is unlimited.
 	VolumesFree map[string]int64
-	// Kind is what is known of it before it is initialized. In flight only.
+	// Kind is what is known of a node in flight before it is initialized; zero for other nodes.
 	Kind NodeKind
 }
 
-// NodeKind is what nodes have in common that were planned alike.
+// NodeKind is what a node in flight has in common with others that were planned alike: how long it takes to boot, and its devices.
 type NodeKind struct {
 	// Boot is equal for nodes that take equally long to boot, as far as that is known.
 	Boot string

@@ -26,8 +26,9 @@ func (p *Pool) Tolerates(price, cheapest float64) bool {
 	return p.ZoneBalance != nil && price <= cheapest*(1+*p.ZoneBalance)*(1+nearly)
 }
 
-// Untolerated returns the price, in $/h, that a replacement of a node at this price must be below: if it costs more, the node may have been bought
-// at its price for the sake of even zones, and would be bought again. Without a balance it is the price itself.
+// Untolerated returns the price, in $/h, that the replacement of a node at this price must be below. If the cheapest replacement costs more than
+// that, the node may have been bought at its price for the sake of even zones, and a plan would buy it again. If zones aren't balanced, it is
+// price itself.
 func (p *Pool) Untolerated(price float64) float64 {
 	if p.ZoneBalance == nil {
 		return price
@@ -40,7 +41,7 @@ func Percent(fraction float64) string {
 	return strconv.FormatFloat(math.Round(fraction*1e6)/1e4, 'f', -1, 64) + " %"
 }
 
-// SteadySpot reports whether a zone has enough instance types for a spot node of which all zones together have so many: 15, or half of them.
+// SteadySpot reports whether a zone has enough instance types for a spot node: steadySpotTypes, or half of the number that all zones have together.
 func SteadySpot(inZone, all int) bool { return inZone >= min(steadySpotTypes, (all+1)/2) }
 
 // ZoneCounts is how many nodes of a pool there are in each zone.
@@ -66,7 +67,7 @@ func ZonesOf(nodes []*Node, pools []*Pool) map[string]ZoneCounts {
 	return out
 }
 
-// BeingRemoved reports whether the node is about to be removed. A node in flight is closed for moves, too, but stays.
+// BeingRemoved reports whether the node is about to be removed. That a node in flight is closed doesn't mean that: moves close it, and it stays.
 func (n *Node) BeingRemoved() bool {
 	return n.Closed && !n.InFlight || slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == TaintDisrupted })
 }

@@ -2,8 +2,8 @@ package antiaffinity
 
 import "github.com/dovetail-scheduler/dovetail/pkg/capacity"
 
-// Apart returns the classes whose pods must not share a node with those of c (capacity.Apart) and for which counts returns true; nil: there are none.
-// c need not be in the index. counts is called for each class that may conflict, once or more often.
+// Apart returns the classes of the index whose pods must not share a node with pods of c (capacity.Apart), as far as counts returns true for them;
+// nil: there are none. c need not be in the index. counts is called for each class that may conflict, once or more often.
 func (x *Index) Apart(c *capacity.Class, counts func(capacity.ClassKey) bool) map[capacity.ClassKey]bool {
 	s := search{index: x, of: c, counts: counts}
 	s.repelling(listKey{namespace: c.Namespace})
@@ -34,7 +34,7 @@ type search struct {
 	found  map[capacity.ClassKey]bool
 }
 
-// repelling looks at the classes with terms that may select the class's pods.
+// repelling looks at the classes that have anti-affinity terms which may select pods of search.of.
 func (s *search) repelling(in listKey) {
 	in.kind = repels
 	s.list(in)
@@ -46,7 +46,7 @@ func (s *search) repelling(in listKey) {
 	}
 }
 
-// selected looks at the classes of the namespace that a term of the class may select.
+// selected looks at the classes in the namespace whose pods the anti-affinity term t of search.of may select.
 func (s *search) selected(t *capacity.PodTerm, namespace string) {
 	for _, key := range s.index.shortest(t, listKey{namespace: namespace}, [...]kind{within, has, hasKey}) {
 		s.list(key)

@@ -30,7 +30,7 @@ const (
 
 type listKey struct {
 	kind       kind
-	everywhere bool // for terms: pods of every namespace, so namespace is empty
+	everywhere bool // the terms select pods of every namespace, so namespace is empty
 	namespace  string
 	key, value string
 }
@@ -41,12 +41,13 @@ type list struct {
 	members []member
 }
 
-// member is an entry of a list. places[place] of the entry says where in the list it is.
+// member is a class on a list. entry.places[place] says where on the list it is, so that Remove needn't search.
 type member struct {
 	*entry
 	place int
 }
 
+// entry is a class of the index, with its positions on all lists that it is on.
 type entry struct {
 	class  *capacity.Class
 	places []place
@@ -102,8 +103,9 @@ func (x *Index) addTerm(e *entry, t *capacity.PodTerm, in listKey) {
 	}
 }
 
-// shortest returns the lists of one requirement of the term, the one with the fewest members on its lists. One is enough, because a pod that the term
-// selects meets all. kinds are those of lists for no requirement, for a label's value and for a label. It returns nil if the term selects no pod.
+// shortest returns the lists of one requirement of the term's selector: the requirement whose lists have the fewest members. One is enough, because a
+// pod that the term selects meets all requirements. kinds are the kinds of the lists to return: if there is no requirement, if it names a label's
+// values, and if it names only the label. It returns nil if the term selects no pod.
 func (x *Index) shortest(t *capacity.PodTerm, in listKey, kinds [3]kind) []listKey {
 	if t.Selector == nil {
 		return nil
@@ -130,7 +132,7 @@ func (x *Index) shortest(t *capacity.PodTerm, in listKey, kinds [3]kind) []listK
 	return best
 }
 
-// listsOf returns the lists of a requirement, or nil if pods without the label meet it.
+// listsOf returns the lists of a requirement of a selector, or nil if pods without the label meet it, so that no list has all of them.
 func listsOf(r *labels.Requirement, in listKey, kinds [3]kind) []listKey {
 	in.key = r.Key()
 	switch r.Operator() {

@@ -13,10 +13,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// MostChunks bounds the chunks of one buffer.
+// MostChunks is the largest number of chunks of one buffer. A chunk is capacity for one pod that a CapacityBuffer keeps free.
 const MostChunks = 10_000
 
-// Demand returns the chunks that have no capacity as demand. Its pods don't exist: their UIDs name the buffer.
+// Demand returns demand for the chunks that have no capacity yet, with a pod for each. These pods don't exist: their UIDs name the buffer.
 func Demand(all []ledger.BufferState) (out []capacity.Demand) {
 	for i := range all {
 		if n := all[i].Missing(); n > 0 {
@@ -26,7 +26,7 @@ func Demand(all []ledger.BufferState) (out []capacity.Demand) {
 	return out
 }
 
-// DemandOf returns the chunks of one node as demand.
+// DemandOf returns demand for the chunks on one node, which are to get capacity elsewhere, as Demand does.
 func DemandOf(on []ledger.Chunk) (out []capacity.Demand) {
 	index := map[types.UID]int{}
 	var all []ledger.BufferState
@@ -50,7 +50,7 @@ func demand(uid types.UID, c *capacity.Class, n int) capacity.Demand {
 	return out
 }
 
-// Of returns the buffer of some demand.
+// Of returns the UID of the buffer that some demand is for.
 func Of(d capacity.Demand) types.UID { return bufferOf(d.Pods[0]) }
 
 func bufferOf(ref capacity.PodRef) types.UID {
@@ -74,7 +74,7 @@ func Own(plan *capacity.Plan) map[types.UID]string {
 	return why
 }
 
-// Only removes from a plan all new nodes but one, which then probes for an open breaker.
+// Only removes from a plan all new nodes but one. That node is launched as a probe, while a breaker of the spending guard pauses the others.
 func Only(plan *capacity.Plan, node string) {
 	rest := map[string]capacity.Removal{}
 	for _, n := range plan.Nodes {
@@ -124,8 +124,8 @@ func free(n *capacity.Node) (most float64) {
 	return most
 }
 
-// KeptForChunks returns the managed, initialized nodes that have chunks and no pods of their own, those with the fewest chunks first: they can
-// end if their chunks fit elsewhere. nodes are those of the view, without chunks.
+// KeptForChunks returns the names of the managed, initialized nodes that have chunks and no pods but DaemonSets' and static ones. Such a node can end
+// if its chunks fit elsewhere, so those with the fewest chunks come first. nodes are those of the view, without chunks.
 func KeptForChunks(nodes []*capacity.Node, chunks Chunks) (out []string) {
 	for _, n := range nodes {
 		if _, managed := n.Labels[capacity.LabelNodePool]; managed && len(chunks[n.Name]) > 0 && !n.InFlight && !n.Closed && !used(n) {
@@ -136,7 +136,7 @@ func KeptForChunks(nodes []*capacity.Node, chunks Chunks) (out []string) {
 	return out
 }
 
-// Closing returns the nodes to which chunks of the node freed may move: nodes in flight and that node itself are closed.
+// Closing returns the nodes for a plan that moves the chunks of the node freed: nodes in flight and that node itself are closed, so they get none.
 func Closing(nodes []*capacity.Node, freed string) []*capacity.Node {
 	out := slices.Clone(nodes)
 	for i, n := range out {

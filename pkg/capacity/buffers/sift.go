@@ -21,17 +21,17 @@ type Chunks map[string][]ledger.Chunk
 
 // Sifted is a view's nodes with the chunks that fit there.
 type Sifted struct {
-	// Nodes are the view's, with the capacity of the chunks that fit taken.
+	// Nodes are the view's nodes, with less free capacity: that of the chunks that fit is subtracted.
 	Nodes []*capacity.Node
-	// Promised are those chunks, for the filters.
+	// Promised are the chunks that fit, as pods that the scheduler's filters have to count on these nodes (capacity.Trial).
 	Promised []capacity.Step
-	// Lost are the chunks that don't fit any more. Fit are the buffers with a chunk that fits on an initialized node that was launched for it.
+	// Lost are the chunks that don't fit any more. Fit are the buffers of which a chunk fits on an initialized node that was launched for it.
 	Lost []ledger.LostChunks
 	Fit  []types.UID
 }
 
-// Sift looks which chunks still fit on their nodes beside the pods that are there or planned there. Chunks on nodes that are closed, because
-// they have not registered in time, stay: buying others for them each time would buy without end.
+// Sift finds out which chunks still fit on their nodes beside the pods that are there or planned there. Chunks on nodes that are closed, because the
+// nodes have not registered in time, count as fitting: otherwise each such node would be replaced by another one, without end.
 func Sift(nodes []*capacity.Node, chunks Chunks) *Sifted {
 	out := &Sifted{Nodes: nodes}
 	if len(chunks) == 0 {

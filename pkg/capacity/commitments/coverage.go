@@ -10,12 +10,13 @@ import (
 // Source computes coverage. It keeps the instance types by name between calls. A Source is not safe for concurrent use.
 type Source struct {
 	commitments []capacity.Commitment
-	// pools are the types of each pool, known those of any pool that has been seen: a node costs what it did when its pool no longer has its type.
+	// pools are the types of each pool, by its name. known are all types that any pool has had, by name, for the price of nodes whose pool no
+	// longer has their type.
 	pools map[string]poolTypes
 	known map[string]*capacity.InstanceType
 }
 
-// poolTypes are a pool's instance types by name. of is what they were read from.
+// poolTypes are a pool's instance types by name. of is the slice (Pool.Types) that they were read from.
 type poolTypes struct {
 	of     []*capacity.InstanceType
 	byName map[string]*capacity.InstanceType
@@ -28,8 +29,9 @@ func New(commitments []capacity.Commitment) *Source {
 
 // Of returns what the commitments cover now; nil: there are none. claims are all NodeClaims, by name.
 //
-// Nodes are asked in the order of their age, the oldest first, and each is covered by the first commitment that it fits in as a whole. What is being
-// launched counts with the most that it may use. A node that is being terminated counts no more: what it used is soon free.
+// Nodes are looked at in the order of their age, the oldest first, and each is covered by the first commitment of which enough is left for the whole
+// node. A claim that is being launched counts with the most that its offerings may use. A node that is being terminated doesn't count: what it used
+// is soon free.
 func (s *Source) Of(pools []*capacity.Pool, claims map[string]*capacity.Claim) *capacity.Coverage {
 	if len(s.commitments) == 0 {
 		return nil
@@ -71,7 +73,7 @@ func ByAge(claims map[string]*capacity.Claim) []*capacity.Claim {
 	return out
 }
 
-// see takes note of the pools' types.
+// see updates pools and known to the types that the pools have now.
 func (s *Source) see(pools []*capacity.Pool) {
 	there := make(map[string]bool, len(pools))
 	for _, p := range pools {
@@ -114,7 +116,8 @@ func (s *Source) use(m *capacity.Commitment, c *capacity.Claim) (use int64, list
 	return use, list, ok
 }
 
-// useOf returns what an instance of the pool uses, with its list price. If the pool doesn't offer it in that zone any more, the dearest zone counts.
+// useOf returns what an instance of the pool with this key uses of a commitment, in millionths of a dollar per hour, with its list price in $/h. If
+// the pool doesn't offer it in that zone any more, the dearest zone counts.
 func (s *Source) useOf(m *capacity.Commitment, pool string, key capacity.OfferKey) (use int64, list float64, ok bool) {
 	if key.CapacityType != capacity.CapacityTypeOnDemand || !key.Shared() {
 		return 0, 0, false

@@ -8,21 +8,22 @@ import (
 // bounds. It reuses its memory.
 type bounded struct {
 	c     []float64 // what a unit of each variable is worth; the caller's slice
-	t     []float64
-	z     []float64
-	ub    []float64
-	basis []int
-	xb    []float64
-	in    []bool
-	upper []bool
-	// sign turns z into the gain of a step in the column's direction; it is 0 where no step is possible.
+	t     []float64 // the tableau, row by row; its columns are the variables, then the slack variable of each row
+	z     []float64 // by column: what a unit more of it adds to the value of the solution
+	ub    []float64 // by column: the most that it may be
+	basis []int     // by row: the column whose value the row determines
+	xb    []float64 // by row: the value of that column
+	in    []bool    // by column: it is in basis
+	upper []bool    // by column: it is at its upper bound; a column that isn't in basis is there or at 0
+	// sign, by column, is 1 if its value can rise from 0, -1 if it can fall from its upper bound, 0 if it is in basis or can't change.
 	sign []float64
-	// mu are the rows' multipliers (dual prices) after the last solve.
+	// mu are the rows' multipliers (dual prices) after the last solve: by row, what a unit more of b would add to the value.
 	mu   []float64
 	work int
 }
 
-// solve fills x and returns the value of the Lagrangian at mu, which is an upper bound for every feasible point, whatever mu is.
+// solve fills x and returns an upper bound for the value of any solution: b at the prices mu, plus what each variable, at hi, is worth beyond
+// these prices (the Lagrangian). The bound holds whatever mu is, so also if solve stops before the optimum.
 func (l *bounded) solve(a [][]float64, b, hi, c []float64, x *[]float64) float64 {
 	n, m := len(c), len(b)
 	w := n + m

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// branch is a subset of the patterns: those with at least lo and at most hi pieces of each item.
+// branch is a subset of the patterns: those with at least lo and at most hi pieces of each item. x is the solution of the subset's linear
+// program, which may take fractions of pieces; no pattern of the subset is worth more than bound. lo, hi and x are by position in knapsack.items.
 type branch struct {
 	lo, hi, x []float64
 	bound     float64
 }
 
-// branch searches subsets of the patterns, the most promising first, and splits each in two at a number of pieces that is fractional in
-// its relaxation. It returns an upper bound that holds for all patterns.
+// branch searches subsets of the patterns, the one with the highest bound first. It splits each in two at an item of which the subset's linear
+// program takes a fractional number of pieces: 2.4 of them, say, become at most 2 or at least 3. It returns an upper bound for all patterns' values.
 func (s *knapsack) branch(b int, value []float64, bound float64, steps int) float64 {
 	n := len(s.items)
 	s.open = append(s.open[:0], &branch{lo: make([]float64, n), hi: slices.Clone(s.hi), x: slices.Clone(s.x), bound: bound})

@@ -6,23 +6,26 @@ import (
 	"slices"
 )
 
-// generator solves the configuration program by column generation (Gilmore and Gomory). A column is the whole pattern of one candidate; columns
-// worth adding are found by filling candidates for the highest value under the program's multipliers.
+// generator finds patterns for the configuration program, the linear program that decides how often to buy each pattern (program). A column of
+// the program is one candidate with all that it holds. Its solution implies what a piece of each kind costs (its multipliers); the generator
+// fills candidates for the highest value at these prices, and adds patterns that are worth more than their candidate costs. This is column
+// generation, by Gilmore and Gomory.
 type generator struct {
 	k          *kinds
 	workBudget *workBudget
 	// pool are the patterns found so far; seen keeps duplicates out.
 	pool []buy
 	seen map[string]bool
-	// near are candidates whose best pattern was last nearly as valuable per dollar as that of the best candidate.
+	// near tells, by candidate, whether its pattern was worth nearly as much per dollar as the best one when all candidates were last filled.
+	// Three of four rounds fill only these candidates first.
 	near  []bool
-	round int
+	round int // number of calls of price so far
 	// level is the index in effortLevels with which candidates are filled; it rises when nothing is found.
 	level int
 	// end is the amount of work at which improve stops.
 	end int
-	// bound is the highest lower bound found for the demand that the generator was made for. floors are the kinds' values that it is the
-	// sum of: under them no candidate's pattern is worth more than the candidate costs.
+	// bound is the highest lower bound found so far for the cost of packing all pieces, in dollars. floors are the values of a piece, by kind,
+	// that add up to it: by these values, no candidate can hold pieces that are worth more than the candidate costs.
 	bound  float64
 	floors []float64
 }
@@ -50,11 +53,11 @@ func (g *generator) add(b int, c pattern) bool {
 type program struct {
 	g    *generator
 	lp   *coveringLP
-	row  []int // row of each kind, -1: nothing left
+	row  []int // row of each kind; -1: it has none, since nothing is left of the kind, or no candidate holds it
 	kind []int // kind of each row
-	used int   // number of patterns in the pool that have columns already
-	id   []int // pattern of each column after the start columns
-	left []int
+	used int   // how many patterns of the pool extend has looked at: the first ones
+	id   []int // by column, after the start columns (one for each row): index of its pattern in the pool
+	left []int // by kind: how many pieces are left to pack
 }
 
 func (g *generator) program(left []int) *program {
@@ -120,7 +123,7 @@ func (p *program) extend() {
 	}
 }
 
-// multipliers returns the rows' multipliers by kind.
+// multipliers returns, by kind, what a piece more would add to the cost of the program's solution.
 func (p *program) multipliers() []float64 {
 	out := make([]float64, len(p.row))
 	for i, r := range p.row {

@@ -14,10 +14,10 @@ type buy struct {
 
 // state is a packing in progress, with what is left to pack.
 type state struct {
-	left    []int // by kind
-	budgets []int64
+	left    []int   // by kind: how many pieces are left to pack
+	budgets []int64 // what is left of each budget
 	buys    []buy
-	cost    float64
+	cost    float64 // in dollars
 }
 
 func (k *kinds) newState() *state {
@@ -46,7 +46,7 @@ func (s *state) affordable(p *Problem, b, n int) int {
 	return n
 }
 
-// take buys x.
+// take adds x to the packing, and subtracts its pieces and what it uses from what is left.
 func (s *state) take(p *Problem, x buy) {
 	for _, sh := range x.c {
 		s.left[sh.Item] -= sh.Count * x.times
@@ -58,7 +58,7 @@ func (s *state) take(p *Problem, x buy) {
 	s.cost += p.Candidates[x.candidate].Price * float64(x.times)
 }
 
-// repeats returns how often a whole pattern can be bought: what is left to pack must fill it.
+// repeats returns how often candidate b can be bought with the whole of pattern c: pieces for it must be left, and budgets must allow it.
 func (s *state) repeats(p *Problem, b int, c pattern) int {
 	n := math.MaxInt
 	for _, sh := range c {
@@ -75,7 +75,7 @@ type greedy struct {
 	// effortLevel is how candidates are filled while the work spent is below until; after that, the lowest level is used.
 	effortLevel effortLevel
 	until       int
-	// hope is the most that a candidate's pattern may be worth per dollar, from the last time the candidate was filled. It stays an upper bound,
+	// hope is, by candidate, the most that its pattern may be worth per dollar, from the last time the candidate was filled. It stays an upper bound,
 	// because what is left only gets less.
 	hope []float64
 }

@@ -12,11 +12,11 @@ type kinds struct {
 	p     *Problem
 	book  *rulebook
 	kinds []kind
-	// dims are the dimensions that can run short; scale is the largest capacity in each.
+	// dims are the dimensions that can run short: pieces need some, and candidates have a limited capacity. scale is the largest capacity in each.
 	dims  []int
 	scale []float64
-	// fits are, by candidate, the kinds of which the candidate can hold a piece, in order. caps are how many pieces of each it can hold if it holds
-	// nothing else.
+	// fits are, by candidate, the kinds of which the candidate can hold a piece, in ascending order. caps are how many pieces of each it can
+	// hold if it holds nothing else.
 	fits [][]int
 	caps [][]int
 	// rooms are the candidates' capacities in dims.
@@ -24,18 +24,19 @@ type kinds struct {
 }
 
 type kind struct {
-	items      []int // the items of the problem that are merged in it
-	count      int
-	need       []int64
-	needs      []int64   // in dims
-	size       []float64 // need over scale, by position in dims
+	items      []int     // the items of the problem that are merged in it
+	count      int       // number of pieces
+	need       []int64   // what a piece takes, by dimension of the problem
+	needs      []int64   // what a piece takes, by position in dims
+	size       []float64 // what a piece takes, as a fraction of scale, by position in dims
 	candidates Bits
-	// most is how many pieces one candidate may hold by the kind's own rules.
+	// most is how many pieces one candidate may hold by rules in which the kind's item is owner and member.
 	most int
 	// share is the cost of a piece in the candidate where it is least: the largest share that the piece takes of any dimension, times the candidate's
 	// price. alone is the price of the cheapest candidate that holds a piece.
 	share, alone float64
-	// joint are the rules that have other kinds among their members, too, as rows for the linear program.
+	// joint are the rules, as indexes in Problem.Rules, that limit the number of pieces of this kind and others together (findJoint). They can be
+	// rows of the linear program that fills a candidate.
 	joint []int
 }
 
@@ -136,7 +137,7 @@ func (k *kinds) measure() {
 	}
 }
 
-// room returns a candidate's capacity in a dimension as the linear programs see it.
+// room returns candidate b's capacity in dimension dims[j] as a fraction of scale, or a very large number if it is unlimited.
 func (k *kinds) room(b, j int) float64 {
 	room := k.p.Candidates[b].Room[k.dims[j]]
 	if room == Unlimited {
@@ -145,7 +146,7 @@ func (k *kinds) room(b, j int) float64 {
 	return float64(room) / k.scale[j]
 }
 
-// findJoint finds the rules that simply limit the sum of several kinds.
+// findJoint finds the rules of which all members are owners with the same limit: they limit the sum of their members' pieces in a candidate.
 func (k *kinds) findJoint() {
 	of := make(map[int]int, len(k.p.Items))
 	for i := range k.kinds {
@@ -173,5 +174,5 @@ func (k *kinds) findJoint() {
 	}
 }
 
-// limit returns the limit of such a rule.
+// limit returns how many pieces of a joint rule's members, taken together, a candidate may hold.
 func (k *kinds) limit(rule int) int { return k.p.Rules[rule].Owners[0].Limit }

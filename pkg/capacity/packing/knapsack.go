@@ -4,34 +4,34 @@ import (
 	"slices"
 )
 
-// knapsack finds the most valuable pattern for one candidate, with at most left pieces of each kind. It solves the linear relaxation over the
-// dimensions and the joint rules, rounds it down, tops it up, and then, depending on the effortLevel, searches and branches on fractional numbers.
-// It holds scratch memory, so only one goroutine may use it.
+// knapsack finds the most valuable pattern for one candidate, with at most left pieces of each kind. It solves a linear program
+// that may take fractions of pieces (the relaxation), with a row for each dimension and each joint rule, rounds its solution down, tops it up, and
+// then, depending on the effortLevel, searches for better patterns (search, branch). It holds scratch memory, so only one goroutine may use it.
 type knapsack struct {
 	k     *kinds
 	tally *tally
-	// The linear program: items are the kinds considered, a its rows by item.
+	// The linear program. Its variables, the items, are kinds: those that fit the candidate, have pieces left and are worth something.
 	items []int
-	hi    []float64
-	a     [][]float64
-	b     []float64
+	hi    []float64   // by position in items: how many pieces a pattern may have of it
+	a     [][]float64 // by row, then by position in items: what a piece takes of the row
+	b     []float64   // by row: how much there is of it
 	lp    bounded
-	rows  []int // joint rules that have a row
-	rowOf []int // row of each rule, -1: none
-	x     []float64
-	order []int // positions in items, by rank
-	eff   []float32
+	rows  []int     // joint rules that have a row, in the order of their rows, which come after those of the dimensions
+	rowOf []int     // by rule: position in rows, -1: it has no row
+	x     []float64 // the solution, by position in items: number of pieces
+	order []int     // positions in items, by rank
+	eff   []float32 // by position in items: value of a piece divided by the cost of the capacity that it takes (rank)
 	// ranked is, by candidate, the last ranking of the kinds that fit it, as positions in fits: the next ranking hardly differs.
 	ranked [][]int
-	// at are the items' positions in fits, absent those of the kinds that aren't considered.
+	// at are the items' positions in fits, absent those of the kinds that fit the candidate but aren't among the items.
 	at, absent []int
-	room       []int64 // free capacity, in dims
-	count      []int   // by kind, of the pattern being made
-	best       []int
-	bestV      float64
-	nodes      int // steps that a search has left
-	open       []*branch
-	work       int
+	room       []int64   // free capacity, by position in dims
+	count      []int     // by kind: pieces in the pattern being made
+	best       []int     // by kind: pieces in the best pattern so far
+	bestV      float64   // value of the best pattern so far
+	nodes      int       // steps that a search has left
+	open       []*branch // subsets of the patterns that branch has still to search
+	work       int       // all work done by this knapsack (workBudget)
 }
 
 func newKnapsack(k *kinds) *knapsack {
@@ -46,14 +46,14 @@ func newKnapsack(k *kinds) *knapsack {
 // pattern is what one candidate holds; the Item of a Share is a kind here.
 type pattern []Share
 
-// effortLevel is how much is done to improve on the rounded pattern: steps of a search, which finds balanced patterns of few large pieces,
-// and branches of the program, which does so for many small ones.
+// effortLevel limits what is done to improve on the rounded pattern: the steps of search, which is good at patterns of few large pieces, and
+// the subsets of patterns that branch looks at, which is good at those of many small pieces.
 type effortLevel struct{ steps, branches int }
 
 // effortLevels are the levels from which the caller chooses; each costs several times as much work as the one before.
 var effortLevels = []effortLevel{{}, {60, 0}, {400, 10}, {3000, 60}, {20000, 400}}
 
-// fill finds a valuable pattern of candidate b. By the relaxation no pattern is worth more than bound.
+// fill finds a valuable pattern of candidate b, and what it is worth. No pattern of this candidate is worth more than bound.
 func (s *knapsack) fill(b int, left []int, value []float64, how effortLevel) (c pattern, worth, bound float64) {
 	s.prepare(b, left, value)
 	if len(s.items) == 0 {

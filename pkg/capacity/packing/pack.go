@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// maxRows limits the configuration program: its cost grows with the square of the number of kinds, and with that many kinds the greedy
-// packing is nearly as good.
+// maxRows is the highest number of kinds for which the configuration program (program) is solved: the work grows with the square of that number,
+// and with more kinds the greedy packing is nearly as good.
 const maxRows = 400
 
-// nearly: a packing that costs at most this fraction more than the lower bound is hardly improved by the program. What could still be saved is in
-// the last candidates that it buys, which aren't full.
+// nearly: a packing that costs at most this fraction more than the lower bound is hardly improved by the
+// configuration program. What could still be saved is in the last candidates that the packing buys, which aren't full.
 const nearly = 0.01
 
 // worthwhile is the fraction of its cost that a packing must have saved in a round for another round to be tried.
@@ -122,7 +122,8 @@ func (k *kinds) known(p *Problem) (values, floors []float64) {
 	return values, floors
 }
 
-// views returns three estimates of what pieces are worth: the fluid ones given, the pieces' largest share of a candidate, and the mean of both.
+// views returns three estimates of what a piece of each kind is worth: the given ones, which a linear program has found (prices), its share of the
+// price of a candidate (kind.share), and the mean of both.
 func (k *kinds) views(fluid []float64) [][]float64 {
 	share, mean := make([]float64, len(fluid)), make([]float64, len(fluid))
 	for i := range share {
@@ -140,8 +141,8 @@ func (s *state) better(than *state) bool {
 	return s.cost < than.cost*(1-1e-12)
 }
 
-// clip keeps values between half of a piece's share of the cheapest candidate and the price of the cheapest candidate that holds it. Multipliers may
-// be zero, or anything where only scarce candidates hold a piece.
+// clip keeps values between half of a piece's share of the cheapest candidate and the price of the cheapest candidate that holds it. Values
+// that are a linear program's multipliers may be zero, or anything where only scarce candidates hold a piece.
 func (k *kinds) clip(value []float64) {
 	for i := range k.kinds {
 		x := &k.kinds[i]
@@ -153,7 +154,7 @@ func (k *kinds) clip(value []float64) {
 	}
 }
 
-// apart returns the simplest packing: each piece in the cheapest candidate that holds it. No plan may cost more.
+// apart returns the simplest packing: each piece alone in the cheapest candidate that holds it. Pack returns it unless it finds a better one.
 func (k *kinds) apart() *state {
 	s := k.newState()
 	for i := range k.kinds {

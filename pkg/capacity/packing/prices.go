@@ -6,10 +6,9 @@ import (
 )
 
 // prices gives each kind a value in dollars: what a piece costs in a packing in which pieces may be cut and candidates bought in fractions. A piece
-// pays for its resources and, where rules limit how many pieces share a candidate, for its slot there. This is a linear program over the sets of
-// candidates that kinds may use: candidates that serve the same kinds pool their capacity, and each set draws on the pools it may use. floors are
-// values under which no candidate's pattern is worth more than the candidate costs, so their sum over pieces is a lower bound for the cost of any
-// packing of these pieces; nil: unknown.
+// pays for its resources and, where rules limit how many pieces share a candidate, for being one of them. The values come from a linear
+// program (fluid). floors are lower values: by them no candidate can hold pieces worth more than the candidate costs, so their sum over pieces is
+// a lower bound for the cost of any packing of these pieces; nil: unknown.
 func (k *kinds) prices() (values, floors []float64) {
 	lp := &fluid{k: k}
 	lp.index()
@@ -41,20 +40,23 @@ func (k *kinds) worth(values []float64, counts []int) float64 {
 	return sum
 }
 
+// fluid is the linear program that gives kinds their values (prices). It buys candidates in fractions and treats capacity like a fluid: kinds
+// that may go into the same candidates form a set, candidates that the same sets may use form a pool, whose capacity they share, and each set
+// takes capacity from the pools that it may use.
 type fluid struct {
 	k *kinds
-	// set is the set of candidates of each kind, pool the pool of each candidate.
+	// set is, by kind, the index of its set; pool, by candidate, the index of its pool.
 	set, pool []int
-	sets      int
-	pools     int
-	// uses tells, for each pool, which sets may draw on it.
+	sets      int // number of sets
+	pools     int // number of pools
+	// uses tells, by pool and set, whether the set may use the pool.
 	uses [][]bool
-	// slots are the rules that have a row.
+	// slots are the rules, as indexes in Problem.Rules, for which the program has a row: it limits how many members a candidate holds.
 	slots []int
-	rows  int
+	rows  int // number of rows
 }
 
-// The order of rows: set x dimension, then pool x dimension, then slots.
+// The order of rows: one for each set and dimension, one for each pool and dimension, and one for each rule in slots.
 func (f *fluid) setRow(s, j int) int  { return s*len(f.k.dims) + j }
 func (f *fluid) poolRow(p, j int) int { return (f.sets+p)*len(f.k.dims) + j }
 func (f *fluid) slotRow(i int) int    { return (f.sets+f.pools)*len(f.k.dims) + i }
@@ -95,7 +97,7 @@ func (f *fluid) index() {
 	f.rows = f.slotRow(0)
 }
 
-// maxFluid limits the work of solving the program; its multipliers are usable at any time.
+// maxFluid limits the work of solving the program; read can make prices of its multipliers even if it isn't solved to the end.
 const maxFluid = 30e6
 
 // maxRuleRows bounds how many rules get a row in the linear program; more rows take longer than the better prices are worth.
@@ -255,7 +257,7 @@ func (f *fluid) read(lp *coveringLP, kindSlots [][]int, members []map[int]bool) 
 		}
 	}
 	for b := range k.p.Candidates {
-		if k.p.Candidates[b].Scarce { // they may hold anything, and cost next to nothing
+		if k.p.Candidates[b].Scarce { // it may hold anything, and cost next to nothing: no lower bound is known
 			return values, nil, candidates
 		}
 	}

@@ -13,10 +13,11 @@ type Item struct {
 	// Need is what a piece takes per dimension, never negative.
 	Need  []int64
 	Count int
-	// Candidates are those that the item may go into, as far as anything but capacity is concerned.
+	// Candidates are the indexes of the candidates that the item may go into if their capacity suffices.
 	Candidates Bits
-	// Value and Floor are what Values returned for a piece of this item, for a problem with at least these items and candidates. If an item has
-	// no Value, Pack computes both for all items.
+	// Value is an estimate of what a piece costs in a cheap packing. Floor is its part of a lower bound: no candidate can hold pieces whose floors
+	// add up to more than the candidate costs. Values returned both, for a problem with at least these items and candidates. If an item has no
+	// Value, Pack computes both for all items.
 	Value, Floor float64
 }
 
@@ -27,13 +28,13 @@ type Candidate struct {
 	Price float64
 	// Uses are what buying one takes from the budgets.
 	Uses []Use
-	// Scarce candidates are few, so that their price says nothing about what pieces cost.
+	// Scarce candidates are so few that most pieces can't have one: their price says nothing about what a piece costs.
 	Scarce bool
 }
 
-// Use is an amount taken from a budget.
+// Use is the amount that buying one candidate takes from a budget.
 type Use struct {
-	Budget int
+	Budget int // index in Problem.Budgets
 	Amount int64
 }
 
@@ -41,14 +42,14 @@ type Use struct {
 // item that may be there n times is an owner and the only member; two items that exclude each other are one owner with limit 0 and one
 // member.
 type Rule struct {
-	Members []int
+	Members []int // indexes in Problem.Items
 	Owners  []Owner
 }
 
-// Owner is an item that makes a rule apply.
+// Owner is an item that makes a rule apply to each candidate that holds a piece of it.
 type Owner struct {
-	Item  int
-	Limit int
+	Item  int // index in Problem.Items
+	Limit int // how many pieces of the rule's members that candidate may hold
 }
 
 // Problem is the input of Pack.
@@ -56,7 +57,7 @@ type Problem struct {
 	Items      []Item
 	Candidates []Candidate
 	Rules      []Rule
-	// Budgets are what is left of the amounts that Uses take from.
+	// Budgets limit what all candidates that are bought use together. Each is an amount that may still be used.
 	Budgets []int64
 }
 

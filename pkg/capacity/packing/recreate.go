@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// maxVain is how many attempts in a row may gain nothing.
+// maxVain is how many attempts in a row may find nothing better before recreate stops.
 const maxVain = 200
 
 // recreate undoes parts of a packing, packs them again, and keeps what is cheaper, as long as there is work left (ruin and recreate). It
@@ -50,7 +50,7 @@ func perturbed(value []float64, chance *rand.Rand, round int) []float64 {
 }
 
 // pick chooses candidates to undo and returns how many of each buy. The less a candidate's pattern is worth per dollar, the likelier it is chosen.
-// After the first, those are likelier that have pieces to exchange with the first: candidates of other zones, say, can't become one with it.
+// After the first, candidates are likelier that could hold pieces of it, or it theirs: with a candidate of another zone, say, it can't be merged.
 func (s *state) pick(k *kinds, value []float64, chance *rand.Rand) []int {
 	weights, candidates := make([]float64, len(s.buys)), 0
 	for i, b := range s.buys {
@@ -89,7 +89,7 @@ func (s *state) draw(weights []float64, chosen []int, chance *rand.Rand) int {
 	return -1
 }
 
-// shared returns the part of what a candidate's pieces are worth that is of kinds which the other candidate may hold, from 0 to 1.
+// shared returns which part of a candidate's pieces, by value, may go into the other candidate, from 0 to 1.
 func (k *kinds) shared(of, with buy, value []float64) float64 {
 	part := 0.0
 	for _, sh := range of.c {

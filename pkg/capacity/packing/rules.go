@@ -7,10 +7,11 @@ type rulebook struct {
 	byItem [][]ruleOf
 }
 
+// ruleOf is what an item is in a rule (Rule): a member, an owner, or both.
 type ruleOf struct {
-	rule   int
+	rule   int // index in rules
 	member bool
-	limit  int // -1: not an owner
+	limit  int // the owner's Limit; -1: the item is not an owner
 }
 
 func newRulebook(rules []Rule, items int) *rulebook {

@@ -4,11 +4,12 @@ import (
 	"math"
 )
 
-// search tries patterns depth first, in order of rank, and prunes them by the bound that the multipliers give.
+// search tries patterns depth first, items in order of rank, most pieces first. It skips patterns that can't be better than the best one so far:
+// free capacity, at the prices that the linear program gives it (lp.mu), limits what further items can add.
 func (s *knapsack) search(b int, value []float64, steps int) {
 	s.nodes = steps
 	s.start(b)
-	// gain is what the items from here on may add beyond what the multipliers charge for the capacity they take.
+	// gain is, by position in order, the most that the items from there on can be worth beyond the cost, at these prices, of the capacity they take.
 	gain := make([]float64, len(s.order)+1)
 	for at := len(s.order) - 1; at >= 0; at-- {
 		q := s.order[at]

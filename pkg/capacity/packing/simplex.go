@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// column is a sparse column of a covering program.
+// column is a column of a coveringLP: something to buy at a price.
 type column struct {
-	rows  []int32
-	vals  []float64
+	rows  []int32   // the rows in which it isn't zero
+	vals  []float64 // its numbers in these rows
 	price float64
 }
 
@@ -16,21 +16,21 @@ type column struct {
 // of the basis, from a basis that the caller gives; columns may be added between calls of solve. The solution is used as advice and,
 // through its multipliers, for bounds that hold whatever the multipliers are: a loss of precision can make a plan dearer, never wrong.
 type coveringLP struct {
-	m    int
+	m    int // number of rows
 	cols []column
-	need []float64
-	// basis is the column of each row; the surplus column with -1 in row r has the number -1-r.
+	need []float64 // by row
+	// basis are the columns that the solution may use, one for each row. The surplus column of row r, with -1 in that row, has the number -1-r.
 	basis   []int
-	inBasis []bool
-	surplus []bool
-	inv     []float64 // row major
-	x       []float64 // value of each column of the basis
-	duals   []float64
-	enter   []float64
-	some    []int // positions of the numbers in the pivot row that aren't zero
-	work    int
-	since   int // pivots since the inverse was last computed from scratch
-	at      int // column where entering continues
+	inBasis []bool    // by column
+	surplus []bool    // by row: its surplus column is in the basis
+	inv     []float64 // inverse of the basis, row by row
+	x       []float64 // how much the solution takes of each column of the basis
+	duals   []float64 // by row: its multiplier, what a unit more of its need would add to the cost
+	enter   []float64 // scratch memory of pivot: the column that enters, multiplied by inv
+	some    []int     // positions of the numbers in the pivot row that aren't zero
+	work    int       // all work done by this program (workBudget)
+	since   int       // pivots since the inverse was last computed from scratch
+	at      int       // index of the column that entering looks at next
 }
 
 // newCoveringLP starts from the first len(need) columns. The r-th of them must be positive in row r and have no other rows.
@@ -61,7 +61,7 @@ func (c *coveringLP) price(id int) float64 {
 	return c.cols[id].price
 }
 
-// value returns the cost of the basis.
+// value returns the cost of the current solution.
 func (c *coveringLP) value() float64 {
 	v := 0.0
 	for r, id := range c.basis {
@@ -246,7 +246,8 @@ func (c *coveringLP) eliminate(matrix, pivot, factors []float64, except int) {
 	}
 }
 
-// refresh computes the inverse from scratch, by Gauss-Jordan elimination with partial pivoting, columns with the fewest numbers first.
+// refresh computes the inverse of the basis from scratch, because errors of rounding add up with each pivot: by Gauss-Jordan elimination with
+// partial pivoting, columns with the fewest numbers first.
 func (c *coveringLP) refresh() {
 	c.since = 0
 	m := c.m

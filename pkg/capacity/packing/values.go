@@ -1,8 +1,8 @@
 package packing
 
 // Values estimates what a piece of each item is worth, in the currency of prices: its share of the cheapest candidates if pieces could be
-// cut. floors are values under which no candidate's pattern is worth more than the candidate costs: what they add up to over any pieces is a
-// lower bound for the cost of packing these. nil: unknown, because there are scarce candidates. A piece that no candidate holds has no value.
+// cut. floors are lower values: by them no candidate can hold pieces worth more than the candidate costs, so their sum over any pieces is a lower
+// bound for the cost of packing these. floors are nil if there are scarce candidates. A piece that no candidate holds has the value 0.
 func Values(p *Problem) (values, floors []float64) {
 	values = make([]float64, len(p.Items))
 	k := newKinds(p)

@@ -16,9 +16,9 @@ type narrowing struct {
 }
 
 // balance narrows new nodes that may be in several zones to one zone each, if their pool balances zones (Pool.ZoneBalance): the one with the fewest
-// nodes of the pool among those that cost little more than the cheapest. Nodes whose pods, or whose offerings, leave only one zone count before the
-// others choose, and nodes with fewer zones to choose from choose first. It comes before the placements are put in order, so that what depends on
-// the zone of these nodes is checked there.
+// nodes of the pool among those that cost little more than the cheapest. Nodes whose pods, or whose offerings, leave only one zone are
+// counted first. Then zones are chosen for the others, beginning with nodes that have the fewest to choose from. balance comes before the placements
+// are put in order, so that what depends on the zone of these nodes is checked there.
 func (r *run) balance() {
 	counts := capacity.ZonesOf(r.view.Nodes, r.view.Pools)
 	if counts == nil || r.lopsided {
@@ -62,9 +62,9 @@ func (r *run) balance() {
 	r.narrowed = r.narrowed || len(all) > 0
 }
 
-// learnLopsided is for placements that never became legal although, with nodes in other zones, they might have: no pod waits for the sake of even
-// zones. Spread groups may only have to count the zones of the new nodes; if that isn't all, the next attempts leave zones to chance. It returns
-// false if there is nothing to change.
+// learnLopsided is for placements that were taken back after balance had chosen zones for nodes: with nodes in other zones they might be legal, and
+// no pod shall wait for the sake of even zones. At first it only makes spread groups count the zones of the new nodes; if that doesn't help,
+// the next attempts balance no zones. It returns false if there is nothing to change.
 func (r *run) learnLopsided(attempt int) bool {
 	if !r.tookBack || !r.narrowed {
 		return false
@@ -77,8 +77,8 @@ func (r *run) learnLopsided(attempt int) bool {
 	return true
 }
 
-// inAnyZone returns the shape of a node without the zone that it was planned in, if only its pods' own node selectors and affinity have made that
-// zone certain: all offerings that its pods may be on are left. Otherwise it returns the node's shape.
+// inAnyZone returns the shape of a node with its offerings in all zones that its pods may be in, if only their own node selectors and node affinity
+// have fixed the zone that it was planned in. Otherwise it returns the node's shape as it is.
 func (r *run) inAnyZone(n *node) *shape {
 	if _, certain := n.shape.template.Labels[capacity.LabelZone]; !certain || n.shape.template.MinValuesRelaxed {
 		return n.shape
@@ -151,7 +151,7 @@ func (r *run) candidatesIn(s *shape, zone string) (out []int) {
 	return out
 }
 
-// inZone returns the shape of a node without its offerings in other zones. It has offerings in this zone.
+// inZone returns the shape of a node with those of whole's offerings that are in the zone. There must be some.
 func (r *run) inZone(n *node, whole *shape, zone string) *shape {
 	s := &shape{candidates: r.candidatesIn(whole, zone), whole: whole}
 	r.describe(n, s)

@@ -12,7 +12,7 @@ import (
 type item struct {
 	podBatch   *podBatch
 	candidates packing.Bits
-	n          int
+	n          int // number of pods
 	// assigned: assign has chosen the candidates' domain bucket, because of constraints among pods.
 	assigned bool
 }
@@ -21,8 +21,9 @@ type item struct {
 func (r *run) buy(podBatches []*podBatch, tier int) {
 	var items []item
 	var loads []load
-	// Pods are assigned evenly to domains, but if limits leave some of them out, those that are left may not be even. Then fewer pods are tried,
-	// until nodes for all of these can be bought or there is only one pod of each batch. The next round continues with the rest.
+	// Pods are assigned evenly to domains, but if limits leave some of them out, the others may no longer be spread evenly. Then fewer pods are
+	// tried: a quarter, a sixteenth and so on, until nodes for all of these can be bought or one pod of each batch is left. The next round
+	// continues with the rest.
 	for part := 1; ; part *= 4 {
 		items = r.items(podBatches, tier, part)
 		var even bool
@@ -49,8 +50,8 @@ func (r *run) buy(podBatches []*podBatch, tier int) {
 	}
 }
 
-// items returns the batches' pods to be packed. If a batch's pods have to be assigned to domain buckets, it returns only the fraction 1/part of
-// them, rounded up. If a batch's affinity needs pods of another batch, the batch is tried again once those are assigned.
+// items returns the batches' pods to be packed. Of a batch whose pods have to be assigned to domain buckets it takes only the fraction 1/part of
+// them, rounded up. If a batch gets no pods assigned, because its affinity needs pods of another batch, say, it is tried again after the others.
 func (r *run) items(podBatches []*podBatch, tier, part int) []item {
 	var items []item
 	r.claimed = map[int]int64{}
@@ -107,13 +108,13 @@ func (r *run) tierCandidates(u *podBatch, tier int) packing.Bits {
 
 // load is what a number of identical planned nodes hold.
 type load struct {
-	candidate int
-	shares    []packing.Share
-	times     int
+	candidate int             // index in catalog.Candidates
+	shares    []packing.Share // pods by item
+	times     int             // number of nodes
 }
 
-// pack asks the packing for new nodes, and passes on only candidates that matter. bound is a lower bound for the cost of what is packed;
-// even reports whether all pods that were assigned to domain buckets are packed.
+// pack lets package packing choose new nodes for the items, among the candidates that Prune keeps. bound is a lower bound for the cost of what is
+// packed, in $/h; even reports whether all pods that were assigned to domain buckets are packed, so that they are as even as assign has made them.
 func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	if len(items) == 0 {
 		return nil, 0, true
@@ -152,7 +153,7 @@ func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	return loads, out.Bound, even
 }
 
-// rules returns the topology groups over host names as the packing's rules among items.
+// rules turns the topology groups over host names, whose constraints limit how many pods share a node, into the packing's rules among items.
 func (r *run) rules(items []item) []packing.Rule {
 	var out []packing.Rule
 	for _, g := range r.topo.Groups {
@@ -206,8 +207,8 @@ func (r *run) growth(u *podBatch, candidates packing.Bits) (*node, int) {
 		like := r.catalog.Compatibility(n.candidate, n.fixed)
 		plain := r.catalog.Compatibility(r.catalog.Plain(n.candidate), n.fixed)
 		for b := range r.catalog.Candidates {
-			// A node of special hardware may become a larger one for pods that must share it, and one that a commitment pays for may become one
-			// that is too large for it.
+			// A node of special hardware may become a larger one for pods that must share it. A node that a commitment pays for may become a larger
+			// one that no commitment pays for.
 			if !candidates.Has(b) && !(r.catalog.Special.Has(n.candidate) && u.candidates.Has(b)) || !like.Is(b) && !plain.Is(b) || !n.admitsPods(b) || !r.holdsMore(n, b, u) || !r.affordableAs(n, b) {
 				continue
 			}

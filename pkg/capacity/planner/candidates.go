@@ -7,8 +7,8 @@ import (
 )
 
 // Candidates returns the nodes that could be bought for one pod of the class: for each pool, zone and capacity type that Options don't
-// rule out, the node that a plan would buy. It ignores rules among pods, limits, commitments and what is on other nodes, and drops preferences. The
-// nodes' IDs are unique among them.
+// rule out, the node that a plan would buy. It ignores constraints on other pods, limits, commitments and other nodes, and drops preferences. The IDs
+// of the nodes that it returns differ from each other.
 func (p *Planner) Candidates(view *capacity.View, class *capacity.Class, opts capacity.Options) []*capacity.PlannedNode {
 	alone := *class
 	alone.Spread, alone.Affinity, alone.AntiAffinity, alone.PreferredAffinity, alone.PreferredAntiAffinity = nil, nil, nil, nil, nil

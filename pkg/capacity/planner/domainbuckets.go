@@ -16,24 +16,25 @@ type domainBucket struct {
 	candidates packing.Bits
 	first      int // one of its candidates
 	site       topology.Site
-	// node is one of the bucket's nodes; nil: the bucket holds candidates. room is how many of the batch's pods its nodes hold.
+	// node is one of the bucket's nodes; nil: the bucket holds candidates. room is how many of the batch's pods its nodes hold together.
 	node *node
 	room int
-	// cost is the least that a pod costs there if it shares its node perfectly, alone the least if it has a node to itself.
+	// cost is the least that a pod costs there, in $/h, if pods share their nodes perfectly; alone is the least if it has a node to itself.
 	cost, alone float64
-	// paid is how many pods cost nothing there, because their nodes are paid for already; each is such a node, by the budget that it takes from.
+	// paid is how many pods cost nothing there, because they fit on nodes that are paid for already: from capacity reservations, or covered by
+	// commitments. each says, by the budget of the reservation or commitment, what one such node holds and takes.
 	paid int
 	each map[int]paidNode
-	n    int // pods assigned
+	n    int // number of pods assigned to the bucket
 }
 
 // paidNode is a node that is from a capacity reservation, or that a commitment pays for.
 type paidNode struct {
-	pods   int   // of the batch, that fit on it
-	amount int64 // that it takes from the budget
+	pods   int   // how many of the batch's pods fit on it
+	amount int64 // how much it takes from the budget
 }
 
-// next returns what the next pod costs there; infinity: no capacity can be bought.
+// next returns what the next pod costs there, in $/h; infinity: there is no more capacity there.
 func (c *domainBucket) next() float64 {
 	switch {
 	case c.node != nil && c.n >= c.room:
@@ -44,7 +45,7 @@ func (c *domainBucket) next() float64 {
 	return c.cost
 }
 
-// part is candidates with the same values for some keys. front are those that no other candidate can replace.
+// part is candidates with the same values for some labels. front are those of them that none of the others can replace (Catalog.NonDominated).
 type part struct {
 	candidates packing.Bits
 	front      []int
@@ -120,9 +121,9 @@ func (r *run) domainBuckets(u *podBatch, candidates packing.Bits, keys []string)
 	return out
 }
 
-// openBuckets returns domain buckets of idle nodes that admit no pod of the batch yet, but may once other pods that are being assigned have other
-// domains. For pods in these buckets nothing is bought: they are placed in the next round. Nodes on which pods run are left out: in such a plan pods
-// have to be bound after others, which other changes easily prevent, and it is worth that only for nodes that would be wasted otherwise.
+// openBuckets returns domain buckets of idle nodes that admit no pod of the batch yet, but may do so once other pods have been assigned to other
+// domains. For pods in these buckets nothing is bought: they are placed in the next round. Nodes on which pods run are left out: such a pod has to
+// be bound after other pods, which other changes easily prevent, and that risk is worth taking only for nodes that would be wasted otherwise.
 func (r *run) openBuckets(u *podBatch) []*domainBucket {
 	if r.buyAll {
 		return nil
@@ -229,12 +230,12 @@ func (r *run) assign(u *podBatch, domainBuckets []*domainBucket, most int) {
 	}
 }
 
-// choice is what the buckets are compared by.
+// choice is what assign compares the buckets by.
 type choice struct {
 	// even: with one more pod there, no spread constraint exceeds its maxSkew.
 	even  bool
-	cost  float64
-	tally topology.Tally
+	cost  float64        // of one more pod there, in $/h
+	tally topology.Tally // number of pods there that spread constraints count
 }
 
 func (a choice) better(b choice) bool {
@@ -310,7 +311,7 @@ func (r *run) countsIn(c *domainBucket, g *topology.Group) bool {
 	return r.countsCandidate(g, c.first, func(key string) (string, bool) { return r.catalog.Label(c.first, key) })
 }
 
-// unassume reverts what assign has counted.
+// unassume takes the pods that assign has counted in topology groups out of them again: place counts them on their nodes.
 func (r *run) unassume() {
 	for _, a := range r.assumed {
 		r.assume(a.podBatch, a.in, -1)

@@ -12,7 +12,7 @@ import (
 func (r *run) emit(order []binding) outcome {
 	out := outcome{Plan: &capacity.Plan{}}
 	if r.opts.NodeSurcharge == 0 && len(r.opts.PriceFactor) == 0 && !r.catalog.Surcharged && !r.tookBack && !r.resumes {
-		out.LowerBound = r.bound // otherwise it is not comparable with the cost, or counts pods that were taken back
+		out.LowerBound = r.bound // otherwise the bound is not comparable with the cost, or counts pods whose placements were removed
 	}
 	ids := make(map[*node]string, len(r.nodes))
 	nodes := make([]capacity.PlannedNode, 0, len(r.nodes)-r.existing) // one allocation for all
@@ -74,8 +74,8 @@ func (r *run) emit(order []binding) outcome {
 	return out
 }
 
-// joined returns the number of each batch's group: batches are in one group if their placements depend on each other, by a constraint
-// (topology.Constraint.Depends) or by a gang. 0: no group.
+// joined returns the number of each batch's group (Placement.Group), by the batch's index: batches are in one group if their placements depend on
+// each other, by a constraint (topology.Constraint.Depends) or by a gang. 0: no group.
 func (r *run) joined() []int {
 	parent := make([]int, len(r.podBatches))
 	for i := range parent {

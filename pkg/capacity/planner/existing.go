@@ -32,7 +32,7 @@ func (r *run) fillOpen(u *podBatch) {
 	}
 }
 
-// idle keeps those of the nodes that are initialized and on which nothing runs or is planned but daemons.
+// idle returns the places with only those nodes that are initialized and have no pods, running or planned, but DaemonSets'.
 func idle(all []*places) []*places {
 	var out []*places
 	for _, p := range all {
@@ -54,7 +54,7 @@ type places struct {
 	nodes []*node // not tried yet
 }
 
-// places returns the nodes with capacity for the batch, grouped by their values for the keys.
+// places returns the nodes that have capacity for a pod of the batch and admit it, grouped by their values for the keys.
 func (r *run) places(u *podBatch, keys []string) []*places {
 	var out []*places
 	index := map[string]*places{}

@@ -9,7 +9,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/topology"
 )
 
-// forbidden holds what is ruled out on new nodes, by class and pool. There may be hundreds of pools, each with a few offerings ruled out.
+// forbidden holds what is ruled out on new nodes (Options.Forbidden), by class and name of the pool. There may be hundreds of pools, each with a few
+// offerings ruled out.
 type forbidden map[capacity.ClassKey]map[string][]*capacity.Forbidden
 
 func forbiddenOf(all []capacity.Forbidden) forbidden {

@@ -65,7 +65,8 @@ func (r *run) shortGangs() []string {
 	return slices.DeleteFunc(order, func(key string) bool { return had[key] >= needs[key] })
 }
 
-// learnDomains is for batches with placements that never became legal: their spread groups count the domains of planned nodes from now on.
+// learnDomains is for batches with placements that never became legal: from the next attempt on, their spread groups count the domains of planned
+// nodes from the start.
 func (r *run) learnDomains() bool {
 	learned := false
 	for _, u := range r.podBatches {
@@ -81,7 +82,8 @@ func (r *run) learnDomains() bool {
 	return learned
 }
 
-// learnPriority makes higher priorities choose first if limits leave some of their pods out.
+// learnPriority makes the next attempt buy nodes for pods of one priority after the other, the highest first, if limits have left out a pod while
+// pods of a lower priority were placed.
 func (r *run) learnPriority() bool {
 	if r.byPriority {
 		return false

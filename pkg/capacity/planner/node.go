@@ -10,23 +10,23 @@ import (
 
 // node is an existing or a planned node, while a plan is made.
 type node struct {
-	index int // its domain in groups over host names
-	view  *capacity.Node
+	index int            // in run.nodes; also its domain in topology groups over host names
+	view  *capacity.Node // nil: a planned node
 	// candidate is the index of the offering candidate that a planned node is bought as; it may change while the plan is made. -1: an existing
 	// node.
 	candidate int
-	content   []share
-	free      []int64
-	// sure are the topology domains that a planned node certainly has.
+	content   []share // the pods that this plan places on it
+	free      []int64 // free capacity, by dimension
+	// sure are the topology domains that a planned node will have whichever of its offerings is launched.
 	sure topology.Site
 	// fixed are the labels that must have the same value whatever is launched.
 	fixed []string
 	// present holds the topology groups that count this node as a domain (set by register).
 	present map[*topology.Group]bool
-	gone    bool
+	gone    bool // it is not bought: no pods are left on it, or no offering can hold them
 	// lost: pods were removed from it since its shape was found.
 	lost bool
-	// shape is what it may be bought as, once all is decided.
+	// shape has the offerings that a planned node may be bought as; nil: they aren't chosen yet.
 	shape *shape
 	// short says why no set of offerings for these pods satisfies the pool's minValues.
 	short string
@@ -37,7 +37,7 @@ type share struct {
 	podBatch   *podBatch
 	level      int
 	candidates packing.Bits // the batch's candidates at that level
-	n          int
+	n          int          // number of pods
 }
 
 func (n *node) planned() bool { return n.view == nil }
@@ -194,7 +194,7 @@ func (r *run) open(b int) *node {
 	return n
 }
 
-// siteBought returns the site of a node bought as candidate b.
+// siteBought returns the topology domains of a node bought as candidate b.
 func (r *run) siteBought(b int) topology.Site {
 	if r.binSites == nil {
 		r.binSites = make([]topology.Site, len(r.catalog.Candidates))

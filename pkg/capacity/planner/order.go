@@ -33,8 +33,8 @@ func (r *run) order() []binding {
 	return out
 }
 
-// sequence takes the batches in turn, from each as many placements as are legal then, until no more become legal. It returns this order, and the
-// queues with the placements that never became legal.
+// sequence goes through the batches again and again, taking from each the placements that are legal by then, until no more become legal. It returns
+// the placements in this order, and the queues with those that never became legal.
 func (r *run) sequence(podBatches []*podBatch) ([]binding, []*queue) {
 	r.ordering = true
 	r.topo.Restore()
@@ -65,7 +65,7 @@ func (r *run) sequence(podBatches []*podBatch) ([]binding, []*queue) {
 	return out, pending
 }
 
-// leftOut returns how many placements of each batch are left in the queues.
+// leftOut returns how many pods of each batch have a placement that is left in the queues.
 func leftOut(queues []*queue) map[*podBatch]int {
 	out := map[*podBatch]int{}
 	for _, q := range queues {
@@ -88,7 +88,7 @@ func total(of map[*podBatch]int) (n int) {
 // queue holds a batch's placements that are not in the order yet.
 type queue struct {
 	podBatch *podBatch
-	coarse   bool
+	coarse   bool // its pods are counted by labels other than the host name
 	places   []*line
 }
 
@@ -163,7 +163,7 @@ func (r *run) drain(q *queue, out []binding) []binding {
 	}
 }
 
-// nextAllowed returns the next placement: in the domain with the fewest pods in which one is legal.
+// nextAllowed returns the line and position of the next placement, in the domain with the fewest pods in which one is legal; nil: none is.
 func (r *run) nextAllowed(q *queue) (*line, int) {
 	var best *line
 	bestAt, bestTally := 0, topology.Tally{}
@@ -193,7 +193,7 @@ func (r *run) nextAllowed(q *queue) (*line, int) {
 	return best, bestAt
 }
 
-// takeBack removes the placements that never became legal.
+// takeBack removes the placements that are left in the queue, which never became legal.
 func (q *queue) takeBack() {
 	for _, l := range q.places {
 		for _, p := range l.waiting {
@@ -204,7 +204,8 @@ func (q *queue) takeBack() {
 	}
 }
 
-// reshape chooses the offerings of nodes that have lost pods anew, since cheaper ones may do for the rest. It keeps to the nodes' labels.
+// reshape chooses the offerings of nodes that have lost pods anew, since cheaper ones may do for the rest. The
+// labels that the node's pods depend on stay the same.
 func (r *run) reshape() {
 	for _, n := range r.nodes[r.existing:] {
 		if n.gone || !n.lost {

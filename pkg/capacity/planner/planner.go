@@ -12,8 +12,8 @@ import (
 // Planner makes plans. It keeps its catalog of offerings between plans as long as the pools and their types stay the same. Types are
 // compared by identity: a caller that changes a type must pass a new slice. A Planner is not safe for concurrent use.
 type Planner struct {
+	// memory has the catalog for plans that ignore the limit of all pools, within the one for plans that keep it.
 	memory catalog.Memory
-	// within is the catalog of plans that the limit of all pools changes.
 	within catalog.Memory
 }
 
@@ -23,7 +23,7 @@ func New() *Planner { return &Planner{} }
 // Decide makes one plan.
 func Decide(view *capacity.View, opts capacity.Options) *capacity.Plan { return New().Plan(view, opts) }
 
-// maxAttempts limits how often a plan is made again with what the last attempt has taught.
+// maxAttempts limits how often a plan is made again because the last attempt has shown what to do differently (learn).
 const maxAttempts = 8
 
 // Plan decides where each pod of the demand goes and what has to be bought for it. It is a pure function of its
@@ -54,7 +54,7 @@ func (p *Planner) Plan(view *capacity.View, opts capacity.Options) *capacity.Pla
 
 // best makes plans in the ways that may be the best, and returns the best of them.
 func (r *run) best() outcome {
-	// What attempts teach hardly depends on how well nodes are packed, so effort is spent only when there is nothing left to learn.
+	// What attempts teach hardly depends on how well nodes are packed, so these are made quickly, and effort is spent on one more at the end.
 	effort := max(0, r.opts.Effort)
 	if r.mayLearn() || r.mayDoubt() {
 		effort = packing.Quick
@@ -79,7 +79,7 @@ func (r *run) best() outcome {
 // maxDoubted is the maximum number of pods for which a second plan is made because it isn't clear what zones cost.
 const maxDoubted = 2000
 
-// settled makes plans until an attempt teaches nothing more.
+// settled makes plans, each with what the one before has taught (learn), until one teaches nothing more. It returns that one.
 func (r *run) settled(effort int) outcome {
 	for attempt := 1; ; attempt++ {
 		r.reset()
@@ -97,7 +97,7 @@ func (r *run) settled(effort int) outcome {
 // maxResumed limits how often planning continues with pods that were taken back.
 const maxResumed = 3
 
-// resumed continues planning for pods that were taken back at the end, and for pods that may use the capacity which that has freed.
+// resumed continues planning for pods whose placements were taken back at the end, and for pods that fit into the capacity which that has freed.
 func (r *run) resumed(order []binding) outcome {
 	best := r.emit(order)
 	for range maxResumed {
@@ -118,7 +118,7 @@ func (r *run) resumed(order []binding) outcome {
 	return best
 }
 
-// mayDoubt reports whether constraints make pods choose between zones or other domains.
+// mayDoubt reports whether constraints make pods choose between zones or other domains, so that what each of these costs matters.
 func (r *run) mayDoubt() bool {
 	return slices.ContainsFunc(r.topo.Groups, func(g *topology.Group) bool { return !g.Host })
 }
@@ -126,7 +126,8 @@ func (r *run) mayDoubt() bool {
 // outcome is a plan with what decides whether it is better than another.
 type outcome struct {
 	*capacity.Plan
-	// compared is the cost in the prices that are compared, dropped how many preferences were dropped for pods that are placed.
+	// compared is the cost in $/h, with the price factors and surcharges that count when prices are compared. dropped is how many preferences were
+	// dropped, counted for each pod that is placed.
 	compared float64
 	dropped  int
 }

@@ -15,18 +15,18 @@ import (
 // podBatch is the demand of one class (and gang) in one plan.
 type podBatch struct {
 	topology.Batch
-	index   int
-	holders []holder
+	index   int      // position in run.podBatches
+	holders []holder // its pods, in the order in which they get placements
 	gang    *capacity.Gang
-	need    []int64
+	need    []int64 // what a pod takes, by dimension
 	// fixZone: its new nodes must be in one zone each.
 	fixZone bool
 
-	// steps are the preferences in the order in which they are dropped; those before level have been.
+	// steps are the preferences in the order in which they are dropped; the first level of them have been dropped.
 	steps []topology.Step
 	level int
 	asks  catalog.Asks
-	// candidates are the candidates that may be bought for the batch, apart from capacity.
+	// candidates are the offering candidates that may be bought for the batch if their capacity suffices.
 	candidates packing.Bits
 	// offered are those of the candidates that may be bought for it now: without special hardware, unless that is needed. spared: special hardware
 	// was left out. special: the batch may use all candidates, since nothing else holds its pods.
@@ -36,13 +36,13 @@ type podBatch struct {
 	keysKept []string
 	keysAt   int
 
-	left   int
+	left   int // number of pods without a placement
 	placed []placed
-	// refusing are idle nodes with capacity for its pods that admitted none of them when it was last tried.
+	// refusing are idle nodes with capacity for its pods that admitted none of them, because of other pods, when fillOpen last tried the batch.
 	refusing []*places
-	// unordered is how many of its placements never became legal.
+	// unordered is how many of its placements were legal in no order of binding, and were removed (run.order).
 	unordered int
-	// banned are pools that it can't use, with reasons found while planning.
+	// banned are pools that it can't use, with the reasons: attempts have shown that the pools' minValues can't be met for its nodes.
 	banned map[*catalog.PoolOffers]string
 }
 
@@ -145,7 +145,7 @@ func (u *podBatch) demandHard() {
 	u.Enforce((*topology.Constraint).Hard)
 }
 
-// keysNow returns the batch's keys, cached until a constraint of any batch comes into or goes out of force.
+// keysNow returns the sorted labels that keys returns, cached until a constraint of any batch comes into or goes out of force.
 func (r *run) keysNow(u *podBatch) []string {
 	if u.keysAt != r.topo.Changes || u.keysKept == nil {
 		u.keysKept, u.keysAt = slices.Sorted(maps.Keys(u.keys())), r.topo.Changes
@@ -169,7 +169,8 @@ func (u *podBatch) keys() map[string]bool {
 	return out
 }
 
-// keysOfOthers returns those of the keys on which constraints with other pods depend, or filters that the planner doesn't know.
+// keysOfOthers returns the labels among keys that constraints on other pods use, not only the batch's own node terms; and the zone if filters that
+// the planner doesn't know may depend on it (Options.FixZone).
 func (u *podBatch) keysOfOthers() map[string]bool {
 	out := map[string]bool{}
 	if u.fixZone {

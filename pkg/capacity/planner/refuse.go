@@ -93,8 +93,8 @@ func (r *run) reason(u *podBatch, p *catalog.PoolOffers) (reason string, retry b
 	return reason, retry
 }
 
-// verdict returns what reason does. If the scheduler's filters refuse all candidates that meet the other constraints, by is one of these
-// refusals.
+// verdict returns the first constraint that no offering of the pool meets, and whether that may pass by itself (retry). If the scheduler's filters
+// refuse all candidates that meet the other constraints, by is one of these refusals.
 func (r *run) verdict(u *podBatch, p *catalog.PoolOffers) (reason string, retry bool, by *capacity.Forbidden) {
 	if p.Unready != "" {
 		return p.Unready, true, nil
@@ -230,7 +230,8 @@ func (r *run) countTypes(candidates []int) int {
 	return len(types)
 }
 
-// byCandidates keeps the candidates that neither daemons' ports nor earlier refusals rule out. by is nil if only ports rule candidates out.
+// byCandidates keeps the candidates that neither host ports of DaemonSets' pods nor earlier refusals (Options.Forbidden) rule out. by is one of
+// these refusals; nil: only ports rule candidates out.
 func (r *run) byCandidates(u *podBatch, p *catalog.PoolOffers, candidates []int) (left []int, reason string, by *capacity.Forbidden) {
 	taken := r.daemons.PortsTaken(u.HostPorts, len(r.catalog.Candidates))
 	refused := r.forbidden[u.Key][p.Name]

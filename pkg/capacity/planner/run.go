@@ -20,39 +20,40 @@ type run struct {
 	catalog       *catalog.Catalog
 	daemons       *catalog.DaemonSets
 	topo          *topology.Groups
-	allBudgets    []int64
-	existing      int // number of the view's nodes
-	free          [][]int64
+	allBudgets    []int64   // what is left of limits, capacity reservations and commitments before planning
+	existing      int       // number of the view's nodes, which are the first of nodes
+	free          [][]int64 // free capacity of the view's nodes before planning, by node and dimension
 	forbiddenNode map[forbiddenNode]bool
 	forbidden     forbidden
 	nodeSites     []topology.Site // topology domains of the view's nodes
 	binSites      []topology.Site // topology domains of candidates, filled when needed
-	partsOf       map[string][]*part
-	described     map[string]*capacity.PlannedNode
+	// partsOf and described are caches of parts and describe.
+	partsOf   map[string][]*part
+	described map[string]*capacity.PlannedNode
 
 	// Learned in earlier attempts.
 	excluded   map[string]bool // gangs that are left out
-	byPriority bool
+	byPriority bool            // nodes are bought for pods of one priority after the other, because limits don't suffice for all
 	// narrowed: balance has narrowed nodes to zones. lopsided: it narrows none any more, because placements had to be taken back.
 	narrowed, lopsided bool
 
 	// Decided in this attempt.
 	nodes   []*node
-	budgets []int64
-	assumed []assumption
-	bound   float64
-	effort  int // what is left of it
+	budgets []int64      // what is left of allBudgets
+	assumed []assumption // pods that are counted in a domain bucket before their node is planned
+	bound   float64      // lower bound for the cost of the new nodes, in $/h
+	effort  int          // what is left of Options.Effort
 	// claimed is what pods that are assigned but not packed yet will take from capacity reservations and commitments, by budget.
 	claimed map[int]int64
-	// ordering: all nodes are known, and the placements are being put in order. tookBack: some placements were taken back. resumes:
-	// planning continues for what was taken back.
+	// ordering: all nodes are known, and the placements are being put in order. tookBack: some placements were removed again, because they never
+	// became legal or their node has no offering. resumes: planning continues for their pods.
 	ordering, tookBack, resumes bool
-	// expects: openBuckets got pods in this round. These are left for the next round: existing nodes admit them only after others are placed.
-	// buyAll: the last round placed no pod, so openBuckets are not used, and nodes are bought for all pods.
+	// expects: in this round (decide) some pods were assigned to existing nodes that admit them only after other pods are placed (openBuckets). They
+	// are placed in the next round. buyAll: the last round placed no pod, so no more pods wait for such nodes: nodes are bought for all.
 	expects, buyAll bool
 
 	// alone selects the cost model for zones and other domains. If true, each pod has a node to itself; if false, pods share nodes perfectly.
-	// ambiguous: the two models lead to different choices.
+	// ambiguous: of some pair of domains one is cheaper by one model and the other by the other model.
 	alone, ambiguous bool
 }
 
@@ -61,7 +62,7 @@ type forbiddenNode struct {
 	node  string
 }
 
-// newRun returns a run within the limit of all pools; nil: that one isn't considered.
+// newRun returns a run. total is the limit that all pools share; nil: it isn't considered.
 func newRun(view *capacity.View, total *capacity.Total, opts *capacity.Options, memory *catalog.Memory) *run {
 	r := &run{view: view, opts: opts, dims: catalog.DimsOf(view.Demand), podBatches: podBatchesOf(view.Demand),
 		existing: len(view.Nodes), forbiddenNode: map[forbiddenNode]bool{}, forbidden: forbiddenOf(opts.Forbidden), excluded: map[string]bool{},

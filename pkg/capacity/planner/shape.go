@@ -14,9 +14,9 @@ import (
 // shape is what nodes with the same content have in common: the offerings to choose from.
 type shape struct {
 	candidates []int // cheapest first
-	// template is their PlannedNode, without the ID.
+	// template is the PlannedNode of each of these nodes, without the ID.
 	template capacity.PlannedNode
-	short    string
+	short    string // why there are no candidates: which of the pool's minValues can't be met
 	// whole is the shape with offerings in all zones, if this one has been narrowed to a zone for the sake of even zones; nil: it hasn't.
 	whole *shape
 }
@@ -51,7 +51,8 @@ func (u *podBatch) remove(from *node, n int) {
 	u.placed = slices.DeleteFunc(u.placed, func(p placed) bool { return p.n == 0 })
 }
 
-// overrun are the pools whose limits, and the commitments (by budget) whose rest, the nodes would exceed if each became its largest offering.
+// overrun are the pools, by index, whose limits the new nodes would exceed if each became the largest of its offerings; and likewise the
+// commitments, by the index of their budget, of which not enough is left.
 type overrun struct{ pools, commitments map[int]bool }
 
 // of reports whether a node bought as candidate b counts against one of them.
@@ -60,8 +61,9 @@ func (o *overrun) of(c *catalog.Catalog, b int) bool {
 	return o.pools[c.Candidates[b].Pool] || ok && o.commitments[use.Budget]
 }
 
-// shapesWithin finds the offerings. What is in strict gets no offering that takes more of a limit or a commitment than the node's own candidate. A
-// node for which a commitment can't pay with all that the pool's minValues ask for is bought without it.
+// shapesWithin finds the offerings of each planned node. A node of a pool or commitment in strict gets no offering that takes more of a limit or
+// commitment than the candidate it was packed as. If the offerings that a commitment pays for can't meet the pool's minValues, the node is bought
+// without the commitment.
 func (r *run) shapesWithin(strict *overrun) {
 	known := map[string]*shape{}
 	var key []byte
@@ -97,7 +99,8 @@ func (r *run) shapesWithin(strict *overrun) {
 	}
 }
 
-// overLimit adds what the nodes would exceed, all pools for a limit that they share, and reports whether that is more than before.
+// overLimit adds to over the pools and commitments that the nodes would exceed (overrun); for a limit that all pools share it adds all pools. It
+// reports whether it has added any.
 func (r *run) overLimit(over *overrun) (more bool) {
 	left := slices.Clone(r.allBudgets)
 	take := func(budget int, amount int64, among map[int]bool, at ...int) {

@@ -5,8 +5,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 )
 
-// offer sets which of the batch's candidates may be bought for it: special hardware only in pools where nothing else holds one of its
-// pods, or if all else was tried.
+// offer sets which of the batch's candidates may be bought for it. Special hardware is among them only in pools where no other candidate holds
+// one of its pods, or once all other candidates were tried (takeSpecial).
 func (r *run) offer(u *podBatch) {
 	u.offered, u.spared = u.candidates, false
 	special := u.candidates.Clone()
@@ -56,7 +56,7 @@ func (r *run) takeSpecial(u *podBatch) bool {
 }
 
 // onDemandPrice returns what the node would cost on demand, with the same pods and otherwise the same labels, and with at least the
-// capacity need; false: it can't be bought so.
+// capacity need, in $/h as prices are compared; false: it can't be bought on demand.
 func (r *run) onDemandPrice(n *node, like *catalog.Compatibility, need []int64) (price float64, ok bool) {
 	c := r.catalog
 	x := &c.Candidates[n.candidate]

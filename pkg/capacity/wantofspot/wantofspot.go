@@ -30,7 +30,7 @@ func Of(plan *capacity.Plan, pools []*capacity.Pool) map[string]bool {
 	return out
 }
 
-// wants reports whether a pool offers such capacity for a node.
+// wants reports whether a pool offers spot capacity for a node that would be cheaper and serve its pods, but is unavailable now.
 func wants(n *capacity.PlannedNode, p *capacity.Pool, classes map[*capacity.Class]bool) bool {
 	for class := range classes {
 		if !p.Serves(class.Scheduler()) || capacity.Untolerated(class.Tolerations, p.Taints) != nil {

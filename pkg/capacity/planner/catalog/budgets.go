@@ -10,14 +10,16 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// Budgets numbers everything that candidates take from: limits, capacity reservations and commitments.
+// Budgets numbers everything that candidates take from: limits, capacity reservations and commitments. Each of these is a budget, and its number is
+// its index in what Catalog.Left returns.
 type Budgets struct {
-	n        int         // of them
-	reserved map[int]int // how many instances capacity reservations have left
-	// Total is the limit of all pools together, nil: there is none; OfAll are the numbers of its budgets.
+	n        int         // how many budgets there are
+	reserved map[int]int // how many instances capacity reservations have left, by number of their budget
+	// Total is the limit of all pools together, nil: there is none. OfAll has the numbers of its budgets, by resource.
 	Total *capacity.Total
 	OfAll map[corev1.ResourceName]int
-	// coverage says what is left of commitments. committed is the number of each commitment's budget, or -1 if no candidate uses it.
+	// coverage says what is left of commitments. committed is the number of each commitment's budget, by position in Coverage.Commitments; -1: no
+	// candidate uses the commitment.
 	coverage  *capacity.Coverage
 	committed []int
 }
@@ -26,7 +28,8 @@ type Budgets struct {
 type Within struct {
 	// Total is their limit; nil: there is none.
 	Total *capacity.Total
-	// Coverage says what is left of commitments; nil: there are none. Those of which anything is left pay for candidates of their own.
+	// Coverage says what is left of commitments; nil: there are none. For each commitment of which something is left there are more candidates: those
+	// that it pays for.
 	Coverage *capacity.Coverage
 }
 
@@ -52,7 +55,7 @@ func (c *Catalog) Left() []int64 {
 	return out
 }
 
-// addCovered adds the last candidate once more for each commitment that may pay for it.
+// addCovered adds a copy of the last candidate for each commitment that may pay for it, at a price close to zero.
 func (c *Catalog) addCovered(opts *capacity.Options) {
 	if c.Budgets.coverage == nil {
 		return
@@ -72,7 +75,7 @@ func (c *Catalog) addCovered(opts *capacity.Options) {
 // Covered reports whether a commitment pays for candidate b.
 func (c *Catalog) Covered(b int) bool { return c.Candidates[b].covered > 0 }
 
-// Paid reports whether candidate b is paid for already, because it is reserved or a commitment pays for it. There are few of these.
+// Paid reports whether candidate b is paid for already, because it is reserved or a commitment pays for it. Only few such nodes can be had.
 func (c *Catalog) Paid(b int) bool {
 	return c.Covered(b) || c.Candidates[b].Offer.CapacityType == capacity.CapacityTypeReserved
 }

@@ -23,14 +23,14 @@ type Catalog struct {
 	Tiers []packing.Bits
 	// Budgets are limits, capacity reservations and commitments.
 	Budgets Budgets
-	// Special are the candidates of special hardware.
+	// Special are the candidates of special hardware (InstanceType.Special), which only pods get that fit nothing else.
 	Special packing.Bits
 	// Surcharged: there are candidates whose price is raised by leavingCosts.
 	Surcharged bool
-	// matched are the candidates that satisfy a pod's demands on nodes, by Asks.id.
+	// matched are the candidates that satisfy what a pod requires of a node, by Asks.ID.
 	matched map[string]packing.Bits
-	// rooms are the candidates' capacities per dimension, shared by candidates with the same type and daemons. They are valid for one
-	// plan.
+	// rooms are what DaemonSets leave of candidates' capacities, by dimension. Candidates with the same type and daemons share one
+	// (Candidate.Room). They are valid for one plan.
 	rooms [][]int64
 }
 
@@ -40,14 +40,14 @@ const leavingCosts = 1.1
 // PoolOffers is a pool with the instance types that its requirements allow.
 type PoolOffers struct {
 	*capacity.Pool
-	Index int
-	// Tier is the same for pools of equal weight, which compete on price.
+	Index int // position in Catalog.Pools
+	// Tier is the same for pools of equal weight, which compete on price; 0 has the highest weight.
 	Tier         int
 	Allowed      []*capacity.InstanceType
-	columns      map[string]*column
-	commons      map[string]*common
+	columns      map[string]*column // by label key
+	commons      map[string]*common // cache of the method common, by set of types
 	LabelChoices []labelChoice
-	// LimitBudgets are the numbers (Catalog.Budgets) of the pool's limits.
+	// LimitBudgets are the pool's limits, by resource, as indexes into the budgets (Catalog.Left).
 	LimitBudgets map[corev1.ResourceName]int
 	// narrowed is how many types the requirements exclude.
 	narrowed int
@@ -57,28 +57,28 @@ type PoolOffers struct {
 
 // labelChoice is one choice of values for the labels that the pool leaves open.
 type labelChoice struct {
-	Labels      map[string]string
-	First, Last int // its candidates
-	ways        map[way][][]int
-	sorted      map[way][]int
-	Ranks       []int // its candidates' positions in order of price
+	Labels      map[string]string // all labels that the pool gives a node, with these values
+	First, Last int               // its candidates: those with indexes from First to Last-1
+	ways        map[way][][]int   // its candidates, by way and type, the cheapest first
+	sorted      map[way][]int     // its candidates, by way, the cheapest first
+	Ranks       []int             // its candidates' positions in order of price, by index minus First
 }
 
 // Candidate is an offering candidate: a node that can be bought.
 type Candidate struct {
 	Pool, LabelChoice, typ int
 	Offer                  capacity.Offer
-	Price                  float64 // the price that is compared
-	Room                   int     // index into rooms
-	daemons                string  // the daemons that run on it, as a key
+	Price                  float64 // in $/h as prices are compared, with factors and surcharges
+	Room                   int     // index into Catalog.rooms
+	daemons                string  // the daemons that run on it, as a key of DaemonSets.byKey
 	uses                   []packing.Use
-	// covered is the commitment that pays for it, as index into the coverage's, plus one; 0: none does. plain is the candidate for the same
-	// offering without it.
+	// covered is 1 plus the index, in Coverage.Commitments, of the commitment that pays for it; 0: none does. plain is then the index of the
+	// candidate for the same offering that no commitment pays for.
 	covered, plain int
 }
 
-// coveredShare makes capacity that a commitment pays for cheaper than any other and preserves the order of prices, as prices of reserved capacity
-// do. laterCosts makes the first of several commitments the preferred one.
+// coveredShare multiplies the price of capacity that a commitment pays for: it becomes cheaper than any other, as reserved capacity is, and the order
+// of prices among such candidates stays the same. laterCosts raises the price a little for each further commitment, so that the first is preferred.
 const coveredShare, laterCosts = 1e-7, 1e-3
 
 // column holds one label's values over the types of a pool.
@@ -271,12 +271,13 @@ func (c *Catalog) WaysOf(b int) [][]int {
 	return c.ways(c.Pools[x.Pool], x.LabelChoice)[c.wayOf(b)]
 }
 
-// OnDemand returns the candidates with a pool's choice of labels that are bought on demand and that no commitment pays for: by type, the cheapest first.
+// OnDemand returns the candidates with choice v of a pool's labels that are bought on demand and that no commitment pays for: by type, the cheapest
+// first.
 func (c *Catalog) OnDemand(p *PoolOffers, v int) [][]int {
 	return c.ways(p, v)[way{capacityType: capacity.CapacityTypeOnDemand}]
 }
 
-// ways returns the candidates with a pool's choice of labels, in each way by type, the cheapest first.
+// ways returns the candidates with choice v of a pool's labels: by the way in which they are bought, then by type, the cheapest first.
 func (c *Catalog) ways(p *PoolOffers, v int) map[way][][]int {
 	x := &p.LabelChoices[v]
 	if x.ways == nil {

@@ -2,19 +2,19 @@ package catalog
 
 import "github.com/dovetail-scheduler/dovetail/pkg/capacity"
 
-// Compatibility tells as which other candidates a node that is planned as a candidate could be bought: those from the same pool and of the
-// same capacity type that the same commitment pays for, or none, with the same daemons, and with the same values of all labels that the node's pods depend on.
+// Compatibility tells as which other candidates a node could be bought that is planned as one candidate. They must have the same pool, capacity
+// type, capacity reservation and commitment (or none), the same daemons, and the same values of all labels that the node's pods depend on.
 type Compatibility struct {
 	catalog   *Catalog
 	candidate int
-	// The labels that must be the same: keys, values and presence of the offering's labels, and columns of the types' labels.
+	// The labels that must be the same. Of the offering's labels: keys, values, and whether the node has them. Of the types' labels: columns.
 	keys    []string
 	values  []string
 	present []bool
 	columns []*column
 }
 
-// Compatibility returns it for a node that is planned as candidate b, and whose pods depend on the labels fixed.
+// Compatibility returns the Compatibility of a node that is planned as candidate b, and whose pods depend on the labels with the keys fixed.
 func (c *Catalog) Compatibility(b int, fixed []string) *Compatibility {
 	l := &Compatibility{catalog: c, candidate: b}
 	x := &c.Candidates[b]

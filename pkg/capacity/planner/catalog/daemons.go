@@ -13,7 +13,7 @@ import (
 // DaemonSets are the daemons, and the candidates that each of them runs on.
 type DaemonSets struct {
 	sets       []*capacity.DaemonSet
-	Candidates []packing.Bits
+	Candidates []packing.Bits // by position in sets
 	// byKey holds the daemons that run on a candidate, by Candidate.daemons.
 	byKey map[string][]*capacity.DaemonSet
 }
@@ -90,7 +90,7 @@ func (ds *DaemonSets) Among(positions []int, b int) int {
 	return n
 }
 
-// PortsTaken returns the candidates on which a daemon uses a host port that the class requests.
+// PortsTaken returns the candidates on which a daemon uses one of the host ports. candidates is the number of all candidates.
 func (ds *DaemonSets) PortsTaken(ports []corev1.ContainerPort, candidates int) packing.Bits {
 	out := packing.NewBits(candidates)
 	for i, d := range ds.sets {

@@ -14,11 +14,11 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Dims are the dimensions of one plan: the resources that the demand requests, then the CSI drivers and their storage. Resources that no
-// pod requests can't prevent a placement.
+// Dims are the dimensions of one plan: the resources that the demand requests, then the keys of Class.Volumes (CSI drivers, storage, devices).
+// Resources that no pod requests can't prevent a placement.
 type Dims struct {
 	Resources []corev1.ResourceName
-	drivers   []string
+	drivers   []string // the keys of Class.Volumes
 }
 
 func DimsOf(demand []capacity.Demand) *Dims {
@@ -95,7 +95,7 @@ func less(room, need []int64) {
 	}
 }
 
-// Amount formats an amount of a dimension for people; text adds the dimension's name.
+// Amount formats an amount of a dimension for people, without the dimension's name.
 func (d *Dims) Amount(i int, v int64) string {
 	name := corev1.ResourceStorage
 	if i < len(d.Resources) {

@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 )
 
-// NonDominated returns the candidates that no other one can replace; may reports whether one can stand for another as far as its labels
-// are concerned.
+// NonDominated returns the candidates that no other one can replace: one that is as good in all respects and no dearer. may reports whether the
+// candidate better can replace b as far as labels are concerned.
 func (c *Catalog) NonDominated(candidates []int, may func(better, b int) bool) []int {
 	candidates = slices.Clone(candidates)
 	slices.SortStableFunc(candidates, func(a, b int) int {
@@ -27,7 +27,8 @@ next:
 	return kept
 }
 
-// Lasting reports whether the candidate's capacity is likely to be available for a while: it is neither Unsettled nor Leaving.
+// Lasting reports whether the candidate's capacity is likely to be available for a while: it wasn't unavailable a short time ago (Unsettled), and the
+// cloud doesn't recommend moving off it (Leaving).
 func (x *Candidate) Lasting() bool { return !x.Offer.Unsettled && !x.Offer.Leaving }
 
 // replaces reports whether candidate a, which costs no more than b, has at least b's capacity in each dimension, takes no more from any budget, and

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// A pool's open labels (see openLabel) are multiplied out into label choices for all demand at once, if that gives at most maxCombined of them.
-	// If there are more, they are multiplied out for each nodeSelectorTerm of the demand by itself, at most maxCombined for each term.
+	// The values that all demand asks for of a pool's open labels (openLabel) are combined, each with each, if that gives at most maxCombined label
+	// choices. Otherwise they are combined for each nodeSelectorTerm of the demand by itself, to at most maxCombined choices for each term.
 	maxCombined = 64
 	// maxLabelChoices limits the label choices of a pool. maxListed limits choices times types, since each choice lists all types. Pods that ask for
-	// values beyond these limits are planned later: a choice is listed only as long as pods ask for it, so theirs is listed when others have nodes.
+	// values beyond these limits are planned later: a choice is listed only while pods ask for it, so there is space once the first pods have nodes.
 	maxLabelChoices = 512
 	maxListed       = 40_000
 )

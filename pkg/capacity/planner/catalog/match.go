@@ -13,7 +13,7 @@ import (
 type Asks struct {
 	Terms       []capacity.Requirements
 	Tolerations []corev1.Toleration
-	// Preferred: PreferNoSchedule taints needn't be tolerated.
+	// Preferred: PreferNoSchedule taints needn't be tolerated, either because the preference to avoid them was dropped or because it doesn't matter.
 	Preferred bool
 	// Scheduler is the pod's scheduler; empty: every pool may be used.
 	Scheduler string

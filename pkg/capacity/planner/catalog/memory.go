@@ -12,7 +12,7 @@ import (
 // every second, while prices change every few minutes.
 type Memory struct {
 	last *Catalog
-	id   string
+	id   string // of last (catalogID)
 	// types are the slices that the catalog was made from; holding them keeps their addresses from being reused.
 	types [][]*capacity.InstanceType
 }

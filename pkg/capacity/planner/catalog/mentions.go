@@ -30,7 +30,7 @@ func (m *Mentions) Count(key string) {
 	m.counted[key] = true
 }
 
-// among returns what the demand asks of these keys, sorted and each once; what asks for none of them is left out.
+// among returns the node terms of the demand, reduced to these keys: sorted, each once, without terms that ask for none of the keys.
 func (m *Mentions) among(keys []string) []capacity.Requirements {
 	if len(keys) == 0 {
 		return nil

@@ -22,7 +22,7 @@ func (c *Catalog) Prune(items []Item) []int {
 	classes := map[string]int{}
 	var columns []packing.Bits
 	var members [][]int
-	cheapest := map[same]int{} // position among the class's members
+	cheapest := map[same]int{} // position in members[class]
 	column := packing.NewBits(len(sets))
 	var key []byte
 	for b := range c.Candidates {

@@ -56,7 +56,8 @@ func (c *Catalog) Choose(p *PoolOffers, candidates []int) (chosen []int, short s
 	return slices.DeleteFunc(slices.Clone(candidates), func(b int) bool { return !types[c.Candidates[b].typ] }), short
 }
 
-// Template returns what the candidates determine about a planned node.
+// Template returns the part of a PlannedNode that the candidates determine: all but ID, Requests and
+// MinValuesRelaxed. candidates are sorted by price.
 func (c *Catalog) Template(candidates []int, daemons *DaemonSets) *capacity.PlannedNode {
 	x := &c.Candidates[candidates[0]]
 	p := c.Pools[x.Pool]
@@ -94,8 +95,8 @@ func (c *Catalog) Template(candidates []int, daemons *DaemonSets) *capacity.Plan
 // common is what instance types have in common. It is shared and must not be changed.
 type common struct {
 	labels               map[string]string
-	allocatable, largest capacity.Resources
-	volumes              map[string]int64
+	allocatable, largest capacity.Resources // the least Allocatable and the largest Capacity of the types, by resource
+	volumes              map[string]int64   // the lowest VolumeLimits of the types
 }
 
 // maxCommon limits how many sets of types are cached.

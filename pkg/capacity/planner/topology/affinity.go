@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// affinity is the kind of pod affinity terms.
+// affinity is the kind of constraint that a pod affinity term makes.
 type affinity struct{}
 
 // affinities makes one constraint for each topology key of the required terms. Each counts only the pods that match all terms, as
@@ -43,7 +43,7 @@ func preferredAffinities(t *Groups, u *Batch) {
 	t.terms(u, u.PreferredAffinity, affinity{}, Attracts, dropPreferredAffinity)
 }
 
-// terms makes constraints of terms that select pods.
+// terms makes a constraint of the batch for each of the terms.
 func (t *Groups) terms(u *Batch, terms []capacity.PodTerm, k kind, e effect, s Step) {
 	for i := range terms {
 		u.All = append(u.All, Constraint{Kind: k, Effect: e, Group: t.group("term"+termID(&terms[i]), &terms[i]), Step: s, Rank: i})

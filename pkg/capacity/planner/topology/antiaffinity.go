@@ -2,7 +2,7 @@ package topology
 
 import "fmt"
 
-// antiAffinity is the kind of pod anti-affinity terms.
+// antiAffinity is the kind of constraint that a pod anti-affinity term makes.
 type antiAffinity struct{}
 
 func antiAffinities(t *Groups, u *Batch) {

@@ -15,7 +15,7 @@ type Batch struct {
 	All, Owned []Constraint
 	// Member are the groups that count its pods.
 	Member []*Group
-	// Blocked are the groups of constraints, of other pods or its own, that keep its pods off their domains.
+	// Blocked are the groups of anti-affinity terms that select its pods: these must not be in a domain with a pod that has such a term.
 	Blocked []*Group
 	// Spreads are the groups of its own constraints in force that spread its pods over a label.
 	Spreads []*Group
@@ -52,7 +52,7 @@ func (u *Batch) Owns(g *Group) bool {
 	return slices.ContainsFunc(u.Owned, func(o Constraint) bool { return o.Group == g })
 }
 
-// Follows reports whether the batch's pods must share a node with other pods.
+// Follows reports whether the batch's pods must share a node with other pods, because of pod affinity over the host name.
 func (u *Batch) Follows() bool {
 	return slices.ContainsFunc(u.Owned, func(o Constraint) bool { return o.Effect == Attracts && o.Group.Host })
 }
@@ -113,7 +113,7 @@ func (u *Batch) Satisfies(o *Constraint, where Site) bool {
 	return o.Kind.allows(o, u, d, ok)
 }
 
-// RoomOn returns how many more pods of the batch, at most k, a node may take under the rules among pods of one node.
+// RoomOn returns how many more pods of the batch, at most k, a node may take under constraints over host names.
 func (u *Batch) RoomOn(node, k int, all hosts) int {
 	for i := range u.Owned {
 		if o := &u.Owned[i]; o.Group.Host {
@@ -140,7 +140,7 @@ func (u *Batch) Even(where Site, lowest []int) bool {
 		if d, ok := where.Of(o.Group); !ok || o.Group.Counts[d]+o.own() > o.skew+lowest[i] {
 			return false
 		}
-		i++ // u.spreads are the groups of these constraints, in the same order
+		i++ // lowest is in the order of u.Spreads, the groups of these constraints
 	}
 	return true
 }

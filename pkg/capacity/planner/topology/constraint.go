@@ -14,18 +14,19 @@ type Constraint struct {
 	self bool
 }
 
-// kind answers for constraints of a kind. To add one, write its file, and add the function that makes its constraints to kinds;
-// preferences also need a step (preference.go).
+// kind is a kind of constraint, such as pod affinity; its methods say what a constraint o of this kind allows. To add one, write its file, and
+// add the function that makes its constraints to kinds; preferences also need a step (preference.go).
 type kind interface {
-	// Limit returns how many counted pods a node with the batch's pods may have. ok is false if the constraint isn't such a limit.
+	// Limit returns how many of the pods that its group counts may be on a node that has pods of the batch. ok is false if the constraint doesn't
+	// limit that.
 	Limit(o *Constraint) (n int, ok bool)
 	// allows reports whether a constraint over a label allows one more pod of the batch in a domain; ok: the nodes there have the label.
 	allows(o *Constraint, u *Batch, domain int, ok bool) bool
-	// room returns how many more pods of the batch, at most k, a constraint over nodes allows on one.
+	// room returns how many more pods of the batch, at most k, a constraint over host names allows on a node.
 	room(o *Constraint, u *Batch, node, k int, all hosts) int
 	// Refusal returns the text that no node which could be launched satisfies the constraint; "": this can't be why pods are refused.
 	Refusal(o *Constraint, u *Batch) string
-	// Explain names the constraint.
+	// Explain returns the name of the constraint for explanations of a plan.
 	Explain(o *Constraint) string
 }
 
@@ -50,10 +51,10 @@ func byBatch(kinds ...func(*Groups, *Batch)) func(*Groups, []*Batch) {
 type effect int
 
 const (
-	Limits   effect = iota // it limits what one node or domain may hold
-	Spreads                // it keeps counts even
-	Attracts               // its pods must be where the counted ones are
-	Repels                 // its pods must not be where the counted ones are, nor the counted ones where they are
+	Limits   effect = iota // it limits how many of the counted pods one node may hold
+	Spreads                // it keeps the number of counted pods even among domains
+	Attracts               // the constraint's own pods must be in domains with counted pods
+	Repels                 // the constraint's own pods must not be in a domain with counted pods, nor these in a domain with its own
 )
 
 // hosts knows all nodes.
@@ -73,7 +74,7 @@ func (o *Constraint) Depends() bool {
 	return o.Hard() && (o.Effect == Attracts || o.Effect == Spreads && !o.Group.Host)
 }
 
-// own returns how many pods one more of the batch's adds to the count.
+// own returns by how much the group's count rises with one more pod of the batch: 1 if the group counts the batch's own pods, else 0.
 func (o *Constraint) own() int {
 	if o.self {
 		return 1
@@ -81,7 +82,7 @@ func (o *Constraint) own() int {
 	return 0
 }
 
-// within returns how many more pods, at most k, keep a node's count at the limit or below.
+// within returns how many more pods of the batch, at most k, a node may get if its count must not exceed the limit.
 func (o *Constraint) within(limit, node, k int) int {
 	switch {
 	case o.self:

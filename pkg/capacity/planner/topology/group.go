@@ -15,34 +15,36 @@ import (
 type Group struct {
 	Key  string
 	Host bool // the domains are nodes
-	slot int  // position of the key in sites, unless host
+	slot int  // index in Groups.keys and in a Site; not for host names
 	// selected are the terms that a pod has to match to be counted, all of them.
 	selected []podSelector
-	// Filter tells which nodes count, for spread; nil: all that have the key.
+	// Filter tells which nodes count, for a spread constraint; nil: all nodes that have the key, as for all other constraints.
 	Filter *nodeFilter
 	// byKind: which pods are counted is decided by the kind of the constraint (Groups.counters), not by a selector.
 	byKind bool
-	// Daemons are the DaemonSets whose pods are counted, Repelling those whose pods have this anti-affinity term, as indexes into the plan's.
+	// Daemons are the DaemonSets whose pods are counted, Repelling those whose pods have this anti-affinity term, as indexes in View.DaemonSets.
 	Daemons, Repelling []int
 
 	// asked is how many pod batches have a constraint in force that uses the group.
 	asked int
 	// Counts is the number of matching pods, Owners the number of pods that have this anti-affinity term, by domain.
 	Counts, Owners map[int]int
-	// Nodes is the number of nodes that count, by domain: these are the domains that spread considers.
+	// Nodes is the number of nodes that count, by domain: these are the domains that a spread constraint considers.
 	Nodes  map[int]int
-	total  int
+	total  int    // sum of Counts
 	lowest lowest // for groups over host names
-	// forced domains count as present although no node is there yet; hostFromZero: new nodes may be added, with a count of zero.
+	// forced are domains that a spread constraint considers although no node is there yet. HostFromZero is the same for nodes: a node that may still
+	// be added, with a count of zero, is considered from the start.
 	forced       map[int]bool
 	HostFromZero bool
 	// base is the state before planning.
 	base *savedCounts
 }
 
-// lowest is the least count among nodes, how many nodes have it (0: not known), and how many nodes there are.
+// lowest is the least count on a node, how many nodes have it (0: it isn't known any more), and the number of all nodes that are considered.
 type lowest struct{ count, nodes, domains int }
 
+// savedCounts are a group's counts before planning, for the next attempt.
 type savedCounts struct {
 	counts, owners, nodes map[int]int
 	total                 int
@@ -51,7 +53,7 @@ type savedCounts struct {
 // nodeFilter tells which nodes a spread constraint considers.
 type nodeFilter struct {
 	Terms       []capacity.Requirements // nil: any
-	taints      bool
+	taints      bool                    // nodes with taints that tolerations don't tolerate don't count (nodeTaintsPolicy Honor)
 	tolerations []corev1.Toleration
 	Keys        []string // all of these labels must be present
 }
@@ -103,7 +105,7 @@ func (g *Group) matches(namespace string, podLabels map[string]string, names cap
 // Add adds n pods to a domain's count.
 func (g *Group) Add(domain, n int) {
 	if g.lowest.nodes > 0 && (n < 0 || g.Counts[domain] == g.lowest.count) {
-		g.lowest.nodes-- // This may count a node that isn't considered: then lowest is computed again sooner than necessary.
+		g.lowest.nodes-- // The node may be one that the group doesn't consider: then lowest is computed again sooner than necessary.
 		if n < 0 {
 			g.lowest.nodes = 0
 		}
@@ -112,7 +114,8 @@ func (g *Group) Add(domain, n int) {
 	g.total += n
 }
 
-// least returns the count of the domain with the fewest pods. The domain given by with is considered in any case.
+// least returns the count of the domain with the fewest pods, or 0 if there are fewer domains than minDomains. The domain with is considered even
+// if no node is there yet.
 func (g *Group) least(minDomains int, with int) int {
 	n, domains, hasWith := -1, 0, false
 	each := func(d int) {
@@ -139,8 +142,8 @@ func (g *Group) least(minDomains int, with int) int {
 	return max(n, 0)
 }
 
-// LeastNode returns the least count on any node that the group considers, 0 if they are fewer than minDomains. each calls a function with
-// the considered nodes that are planned.
+// LeastNode returns the least count on any node that the group considers, or 0 if there are fewer such nodes than minDomains. each calls the function
+// that it is given with each planned node that the group considers.
 func (g *Group) LeastNode(minDomains int, each func(func(node int))) int {
 	if g.lowest.nodes == 0 {
 		g.findLowest(each)
@@ -199,5 +202,5 @@ func cloneCounts(m map[int]int) map[int]int {
 	return out
 }
 
-// Concerns reports whether any constraint uses the group. Preferences that used it may have been dropped.
+// Concerns reports whether any constraint uses the group now. None may, if preferences that used it were dropped.
 func (g *Group) Concerns() bool { return g.asked > 0 || len(g.Owners)+len(g.Repelling) > 0 }

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// hostPort is the kind of host ports: only one pod on a node may use a port.
+// hostPort is the kind of constraint that a host port makes: only one pod on a node may use it.
 type hostPort struct{}
 
 // hostPorts makes a group for each host port, or for each of its addresses if demand names addresses.

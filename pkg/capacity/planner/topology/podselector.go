@@ -14,7 +14,8 @@ type podSelector struct {
 	selector   labels.Selector
 	namespaces []string
 	nsSelector labels.Selector
-	// firstKey and firstValue are an equality that the selector requires, to exclude pods quickly; empty key: none.
+	// firstKey and firstValue are the first label and value that the selector requires, to exclude other pods quickly; empty key: it requires no
+	// single value. onlyFirst: the selector requires nothing else.
 	firstKey, firstValue string
 	onlyFirst            bool
 }

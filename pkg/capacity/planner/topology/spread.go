@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// spread is the kind of topologySpreadConstraints.
+// spread is the kind of constraint that a topologySpreadConstraint makes.
 type spread struct {
 	minDomains int // 0: unset
 }

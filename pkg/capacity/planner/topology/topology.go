@@ -14,18 +14,18 @@ import (
 // Groups are the topology groups of the demand and of existing pods.
 type Groups struct {
 	Groups []*Group
-	byID   map[string]*Group
-	// domains numbers the values of each key.
+	byID   map[string]*Group // by what they count: key, selector, filter
+	// domains numbers the values of each topology key: by key, then value.
 	domains map[string]map[string]int
 	// keys are the topology keys of the groups, except the host name.
 	keys []string
-	// Eligible are the existing nodes that count, by group; missing: all.
+	// Eligible are the existing nodes that a spread constraint considers, by its group. Other groups count all nodes.
 	Eligible map[*Group]packing.Bits
 	// Changes is the number of times that constraints came into or went out of force.
 	Changes int
 	// Opening are the groups that a new node changes before any pod is placed on it.
 	Opening []*Group
-	// counters tell in which of their groups an existing pod counts, for groups without a selector (Group.byKind).
+	// counters are functions that know which of the groups without a selector (Group.byKind) count a pod: they call count with each.
 	counters []func(p *corev1.Pod, count func(*Group))
 }
 

@@ -65,7 +65,7 @@ func (t *Groups) nodeDomain(g *Group, n *capacity.Node, index int) (int, bool) {
 	return t.domain(g.Key, v), true
 }
 
-// countOwners counts the pods whose anti-affinity excludes pods of the batches.
+// countOwners counts, in Group.Owners, the existing pods with required anti-affinity terms that select pods of the batches.
 func (t *Groups) countOwners(nodes []*capacity.Node, batches []*Batch, names capacity.NamespaceLabels) {
 	type known struct{ groups []*Group }
 	seen := map[string]known{}
@@ -122,8 +122,8 @@ func (t *Groups) concerning(terms []corev1.PodAffinityTerm, namespace string, ba
 
 // groupIndex finds the groups that may count a pod without checking every group.
 type groupIndex struct {
-	byKey map[string]map[string][]*Group
-	rest  []*Group
+	byKey map[string]map[string][]*Group // by a label and value that the group's selector requires
+	rest  []*Group                       // groups whose selector requires no single value of a label
 }
 
 func (x *groupIndex) add(g *Group) {
