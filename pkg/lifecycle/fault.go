@@ -76,8 +76,8 @@ func (s *surrender) faultOf(l *life, reason, message string) *guard.Fault {
 	return nil
 }
 
-// uninitializedFault returns the fault of a node that wasn't initialized in time. It is a machine fault, unless a startup taint that a user declared was
-// never removed, or a requested resource never appeared: then it is a pod fault.
+// uninitializedFault returns the fault of a node that wasn't initialized in time. It is a machine fault, unless a startup taint that a user
+// declared was never removed, or a requested resource never appeared: then it is a pod fault.
 func (s *surrender) uninitializedFault(l *life, message string) *guard.Fault {
 	if l.match.node == nil {
 		return &guard.Fault{Machine: true, Cause: guard.CauseUninitialized, Message: message}
