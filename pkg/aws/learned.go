@@ -63,12 +63,12 @@ func (s *classes) OnLearned(f func(nodeClass, value string) error) {
 	s.onLearned = f
 }
 
-// remember takes over what an earlier process, or another one that leads now, has learned of the class.
+// remember takes over what an earlier process, or the process that leads now, has recorded on the object about nodes of the class.
 func (s *classes) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	said, raw := nc.Annotations[objects.AnnotationNodeName], nc.Annotations[objects.AnnotationLearned]
 	before, given := c.nameSaid.Swap(&said), bootstrap.NameForm(said).Known()
 	if seen := c.nodeName.Load(); given && before != nil && *before != said && seen != nil && *seen == bootstrap.NameOther {
-		c.nodeName.Store(nil) // the user has named the form since; it counts until a node has another name again
+		c.nodeName.Store(nil) // the user has set the annotation since then; it counts until a node with another form of name is seen
 	}
 	c.kept.Store(&raw)
 	if raw == "" {

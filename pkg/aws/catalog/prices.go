@@ -29,8 +29,8 @@ type PriceSettings struct {
 type priceSource struct {
 	part string // as Status and, with dashes, the metric name it
 	spot bool
-	// complete: it has a price for everything that can be launched, so that until it has been read, missing prices are estimated. A source that
-	// isn't complete has prices for some types; where they are not known, those of the other sources count.
+	// complete: the source has a price for everything that can be launched. Until such a source has been read, missing prices are estimated. A
+	// source that isn't complete has prices for some types only; for all others the prices of the other sources count.
 	complete bool
 	every    func(Config) time.Duration
 	// read returns nil if the source can't be asked in this region, and an empty map if it isn't configured.
@@ -49,8 +49,8 @@ func (f *Region) setPrices(source string, p Prices) {
 	f.Prices[source] = p
 }
 
-// AllRead returns the prices of a region in which all sources have been read. Those of on-demand and of spot instances that count are given; a
-// nil map means that they are not known.
+// AllRead returns the prices of a region, by price source, as if all sources had been read. onDemand and spot are the prices that count; a nil
+// map means that these are not known.
 func AllRead(onDemand, spot Prices) map[string]Prices {
 	out := map[string]Prices{}
 	for i := range priceSources {

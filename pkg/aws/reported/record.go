@@ -18,8 +18,9 @@ type Record struct {
 	Kept  map[string]map[string]Kept `json:"kept,omitempty"`
 }
 
-// With returns what is known together with what is recorded, of the images in use. Where both differ, the recorded name counts, the smaller memory and
-// the larger reservations. So several Dovetails that record what their own nodes show don't take turns in overwriting each other's record.
+// With returns what this process knows together with what is recorded, of the images in use. Where both differ, the recorded form of names counts,
+// the smaller memory, and the larger amounts kept from pods. So several Dovetails, each with its own nodes, don't take turns in overwriting each
+// other's record.
 func (l Record) With(record string) Record {
 	var r Record
 	if err := json.Unmarshal([]byte(record), &r); err != nil {
