@@ -28,7 +28,7 @@ func (p *poolStatus) heldBack(k statusKey) bool {
 // tellHeld records one event on a NodePool when writes are paused, with the reason, and one when they resume.
 func (p *poolStatus) tellHeld(np *karpv1.NodePool, err error) {
 	if err == capacity.ErrOwnerUnknown {
-		return // lasts only a moment at start, unless the leases can't be read: then it wraps the reason
+		return // at start it isn't known for a moment who owns the objects; if the leases can't be read, the error wraps the reason, and is told
 	}
 	why := ""
 	if err != nil {
