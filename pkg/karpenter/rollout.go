@@ -23,8 +23,8 @@ import (
 //	failed -> launched: another node is launched
 //	any -> nothing:     the template changes, or no node is drifted any more
 type RollOut struct {
-	// Template identifies what nodes of the pool are launched from now (the strings that func Template returns). Since is when this value was
-	// first seen.
+	// Template identifies what nodes of the pool are launched from now (both strings that func Template returns, joined). Since is when this
+	// value was first seen.
 	Template string    `json:"template"`
 	Since    time.Time `json:"since"`
 	// Proved: a node of the template has proved to work.

@@ -20,9 +20,8 @@ func (b *purchases) ask(p *provisioning.Proposal, out *provisioning.Outcome) {
 	remove(p.Plan, b.Preview(p), out)
 }
 
-// allow asks the spending guard about nodes that no pods need (of static pools and standalone NodeClaims): which offerings open breakers stop, and
-// whether the purchase is a probe that is due. For nodes for pods the planner has asked already. Of a probe's plan one node is kept; if nothing may
-// be bought, none is.
+// allow asks the spending guard about nodes that are bought for no pods, as the planner does about others: which offerings open breakers stop, and
+// whether the purchase is a probe that is due. A probe keeps one node of the plan; if nothing may be bought, the plan keeps none.
 func (b *purchases) allow(p *provisioning.Proposal, out *provisioning.Outcome) {
 	first, workloads := p.Plan.Nodes[0], []guard.Workload{p.Workload}
 	node, held := b.spending.ForPool(first.Pool, first, p.Workload)

@@ -64,8 +64,7 @@ func (cl *cleanup) drop(ctx context.Context, claim string) (launched *capacity.C
 	return launched, err
 }
 
-// fail ends claims whose launch has failed, unless their requester keeps them, and returns their pods to the planner. exhausted says that an
-// offering ran out, so that a new plan at once may differ; otherwise the pods wait for a back-off.
+// fail ends claims whose launch has failed, unless their requester keeps them. Their pods are planned anew, without back-off if exhausted is set.
 func (cl *cleanup) fail(ctx context.Context, by provisioning.Requester, claims []*capacity.Claim, reason, why string, exhausted bool) {
 	logger := klog.FromContext(ctx)
 	why = objects.OneLine(why)

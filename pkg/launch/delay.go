@@ -56,8 +56,7 @@ func (d *delays) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims 
 	if news && rec.Pool != "" {
 		d.claims.TellPool(rec.Pool, corev1.EventTypeWarning, reasonLaunchDelayed, "launches fail, and are tried again: "+why)
 	}
-	// The claims are written before the next launch call: if that call succeeds, this must not overwrite what it records.
-	d.calls.each(ctx, len(claims), func(i int) {
+	d.calls.each(ctx, len(claims), func(i int) { // before the next launch call, because this must not overwrite what that records
 		if err := d.claims.RecordRefused(ctx, claims[i].Name, reasonLaunchDelayed, why, true); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(3).Info("Could not record why a launch is delayed", "nodeClaim", claims[i].Name, "err", err)
 		}

@@ -29,8 +29,7 @@ func (tr *NodeTracker) resourceSlice(s *resourcev1.ResourceSlice, gone bool) {
 	}
 }
 
-// DevicesOfClaim hears of a NodeClaim, which says which instance type a node has: new nodes of that type are expected to get the devices that
-// drivers have published for this node.
+// DevicesOfClaim hears of a claim, which says what instance type a node has: new nodes of the type are expected to get the devices of that node.
 func (tr *NodeTracker) DevicesOfClaim(c *capacity.Claim, gone bool) {
 	if tr.states.devices.ClaimChanged(c, gone) {
 		tr.triggers.Changed()

@@ -28,8 +28,7 @@ const logPatience = 5 * time.Second
 // Config holds the settings of a Launcher.
 type Config struct {
 	Cluster string // part of every launch batch token
-	// A burst of pods is planned when no more pods arrive, at the latest BatchMax after its first pod. Whether that is so is checked after each
-	// third of BatchIdle.
+	// A burst of pods is planned when no more pods arrive, which is checked after each third of BatchIdle, at the latest BatchMax after its first.
 	BatchIdle, BatchMax time.Duration
 	// MaxInFlight caps the claims that are not initialized yet.
 	MaxInFlight int
@@ -63,8 +62,7 @@ type Parts struct {
 	Claims         ClaimLog
 	World, Recheck provisioning.World
 	Planner        provisioning.Planner
-	// Rooms makes plans that only place pods on existing nodes: it is given no pools, so these plans buy nothing. It is a second Planner because
-	// a Planner remembers the catalog of its last plan.
+	// Rooms plans without pools, so that its plans buy nothing. It is a second Planner because a Planner remembers the catalog of its last plan.
 	Rooms   provisioning.Planner
 	Nodes   NodeBuilder
 	Cluster Cluster

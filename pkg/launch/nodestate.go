@@ -51,8 +51,7 @@ type nodeStates struct {
 	objects map[string]*corev1.Node      // the Node objects of the nodes in seen, by name
 	storage *storage.Capacities
 	devices *devices.Source // nil: dynamicResources is off
-	// usable has, by Node name, the shapes of ResourceClaims (what a pod asks of its devices) that a pod could get from the devices that
-	// drivers have published for the node.
+	// usable holds, by Node name, the shapes of ResourceClaims that a pod could get from the devices published for the node.
 	usable map[string][]string
 	taints func(*corev1.Node) []corev1.Taint // those that the API shows, also if they are hidden from the scheduler
 	// expected returns the taints that nodes of a pool get although the pool doesn't declare them.
@@ -100,13 +99,11 @@ func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 	return s.statusLocked(n, usable)
 }
 
-// lockTries is how often the devices of a node are counted before mu is taken. Each time the published devices have changed meanwhile, the
-// count is of no use; after this many tries they are counted under mu.
+// lockTries is how often a node's devices are counted before mu is taken. If they have changed during each count, they are counted under mu.
 const lockTries = 3
 
-// lockKnowing locks mu, and returns the shapes of ResourceClaims that a pod could get from the devices published for the node. Counting the
-// devices may take seconds, in which no other node's events must wait, so it is done before mu is locked. The result includes every ResourceSlice
-// that SliceChanged has been called with.
+// lockKnowing locks mu, and returns the shapes of ResourceClaims that a pod could get from the node's published devices, as far as SliceChanged was
+// called for them. Counting may take seconds, in which no other node's events must wait, so it is done before mu is locked.
 func (s *nodeStates) lockKnowing(n *corev1.Node) (usable []string) {
 	if s.devices == nil || !s.nodeClass.Managed(n) {
 		s.mu.Lock()
@@ -224,9 +221,8 @@ func (tr *NodeTracker) NodeUncached(n *corev1.Node) {
 	}
 }
 
-// Close cordons a Node in the ledger when its termination begins: from now on its pods are refused there. It reports whether pods that were
-// let through before are still being bound. A Node that the scheduler's cache doesn't have needs no cordon: it gets no pods, and if the cache
-// gets it later, the Node itself shows that it is terminating.
+// Close cordons a Node in the ledger when its termination begins, and reports whether pods that were let through before are still being bound there.
+// A Node that the scheduler's cache doesn't have gets no pods; should the cache get it later, the Node itself shows that it is terminating.
 func (tr *NodeTracker) Close(name, providerID string) (bindsInFlight bool) {
 	tr.states.mu.Lock()
 	defer tr.states.mu.Unlock() // until the end: if the cache lost the Node meanwhile, the cordon would never be lifted

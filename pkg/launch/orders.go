@@ -23,8 +23,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/staticpool"
 )
 
-// orderBook knows which standalone NodeClaims (called orders in this file: a user wrote them, no plan made them) are being launched, and when
-// the others are tried again. Safe for concurrent use.
+// orderBook knows which orders (standalone NodeClaims) are being launched, and when the others are tried again. Safe for concurrent use.
 type orderBook struct {
 	claims   *claimCache
 	spending *spending.Guard

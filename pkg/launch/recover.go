@@ -55,9 +55,9 @@ type left struct {
 //     reservations are restored.
 //
 // The cache may not show the last leader's latest writes yet. So a claim without a token in the cache is deleted only if the API server shows no
-// launch of it either; otherwise the claim is resumed as the API server has it. Nothing is launched a second time. Nothing is planned before
-// recover returns. It returns without the API server's answer about a claim only if there is none for a while: then the question is repeated
-// while plans are made (drop). done is called when the ledger has the reservations that the cache shows.
+// launch of it either; otherwise the claim is resumed as the API server has it. Nothing is launched twice, and nothing is planned before recover
+// returns. It returns without an answer about a claim only if the API server gives none for a while: then it is asked again while plans are made
+// (drop). done is called when the ledger has the reservations that the cache shows.
 func (r *recovery) recover(ctx context.Context, done func()) {
 	claims := r.claims.Claims()
 	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return cmp.Compare(a.Name, b.Name) })
@@ -78,8 +78,7 @@ func (r *recovery) recover(ctx context.Context, done func()) {
 	r.resume(ctx, late, claims)
 }
 
-// restore puts the nodes and reservations of claims back into the ledger, and returns which of the claims still need an instance or a Node, or
-// are to be deleted.
+// restore puts the claims' nodes and reservations back into the ledger, and returns the claims to delete and those without instance or Node.
 func (r *recovery) restore(ctx context.Context, claims []*capacity.Claim) left {
 	out := left{batches: records.BatchesOf(claims), pending: map[string][]*capacity.Claim{}}
 	orders := records.OrdersOf(slices.Concat(claims, r.claims.Claims()))

@@ -27,11 +27,9 @@ type restorer struct {
 	tracker      *NodeTracker
 }
 
-// holding returns which of the recorded reservations on a claim are still in force. All are for pods that still wait.
-//
-//   - While the node isn't initialized: every reservation.
-//   - For records.KeptFor after that: those that fit on the node, since otherwise capacity that the pods have would be bought again.
-//   - Always: those of pods that wait for storage or devices which the node's drivers have yet to publish.
+// holding returns the recorded reservations on a claim that are still in force, of pods that still wait. As long as the node isn't initialized, all
+// are. After that, those of pods that wait for storage or devices which the node's drivers have yet to publish are, and, for records.KeptFor, also
+// those that fit on the node (records.Orders.Holding), since otherwise capacity that their pods have would be bought again.
 func (r *restorer) holding(c *capacity.Claim, orders records.Orders, daemons func() []*capacity.DaemonSet) (out []ledger.Restored) {
 	if c.Deleting {
 		return nil
@@ -107,8 +105,7 @@ func (r *restorer) node(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*c
 	})
 }
 
-// devices returns the key of the devices that a claim's node will have. Before the launch it isn't known which offering the node gets: the key
-// is "" unless all requested offerings have the same devices.
+// devices returns the key of the devices that a claim's node will have; "" before its launch, unless all requested offerings have the same.
 func (r *restorer) devices(c *capacity.Claim, w *capacity.LaunchBatch) string {
 	of := r.pending.Classes.Devices()
 	if of == nil || c.InstanceType != "" || w == nil || len(w.Offers) == 0 {

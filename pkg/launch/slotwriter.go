@@ -11,8 +11,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
-// slotWriter records reservations (slots) on the claims of nodes in flight, and of nodes that were initialized less than records.KeptFor ago, so
-// that the reservations survive a restart. Safe for concurrent use.
+// slotWriter writes reservations (slots) to claims of nodes in flight or just initialized, so that they survive a restart. Safe for concurrent use.
 type slotWriter struct {
 	claims *claimCache
 	calls  *calls
