@@ -83,8 +83,9 @@ func (l *instances) describeAll(ctx context.Context, ids []string) map[string]ba
 	return out
 }
 
-// FindBatch returns the live instances of a launch batch, sorted by id. The tag's name has changed between versions: all instances of a batch have the
-// name that the process used which prepared the request. A filter takes only one name, so the names are tried in turn.
+// FindBatch returns the live instances of a launch batch, sorted by id. The name of the tag that holds the token has changed between versions. All
+// instances of a batch have the tag under one name, that of the version which prepared the request. A filter takes only one tag name, so the
+// names are tried in turn.
 func (l *instances) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
 	for _, name := range append([]string{objects.TagLaunchBatch}, objects.FormerNames(objects.TagLaunchBatch)...) {
 		found, err := l.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, sdk.Filter("tag:"+name, token), live)
@@ -147,7 +148,9 @@ func (l *instances) describe(ctx context.Context, filters ...ec2types.Filter) ([
 				inst := l.named(instanceOf(&r.Instances[i]))
 				inst.CloudInitialized = l.cluster.Known().EKS()
 				if ip := awssdk.ToString(r.Instances[i].Ipv6Address); ip != "" && l.cluster.Known().IPv6() {
-					inst.InternalIP = ip // the kubelet doesn't change the addresses of a Node created ahead, and pods on the host's network never change theirs: so it must be right now
+					// The address must be right now: the kubelet doesn't change the addresses of a Node that was created ahead, and pods on the
+					// host's network never change theirs.
+					inst.InternalIP = ip
 				}
 				if o := r.Instances[i].Operator; o != nil && awssdk.ToBool(o.Managed) {
 					inst.Operator = cmp.Or(awssdk.ToString(o.Principal), "unknown")

@@ -41,8 +41,8 @@ func (c *class) nameSeen(f bootstrap.NameForm) bool {
 	return before == nil || *before != f
 }
 
-// form returns how nodes of the class are named, as far as that is known. A name that was seen takes precedence over the annotation: if the annotation
-// were wrong, each new node would have a Node object of another name, and the pods bound to that would be lost.
+// form returns how nodes of the class are named, as far as is known. The name of a node that has registered takes precedence over the annotation:
+// if the annotation were wrong, each Node created ahead would have another name than its kubelet uses, and the pods bound to it would be lost.
 func (c *class) form(f *bootstrap.Family) bootstrap.NameForm {
 	if seen := c.nodeName.Load(); seen != nil {
 		return *seen

@@ -262,8 +262,9 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 	return out
 }
 
-// availability returns a function that sets three things of an offering: whether it is available (its pool has capacity as far as we know, its zone has
-// a subnet with free addresses and isn't shifted away from, its reservation isn't full), whether that may end soon, and what its reservation has left.
+// availability returns a function that sets four fields of an offering. Available: EC2 hasn't refused it lately, the class doesn't avoid it, its zone
+// has a subnet with free addresses and no zonal shift, and its capacity reservation isn't full. Unsettled: EC2 has refused it within the last half hour.
+// Leaving: EC2 recommends to leave it. Remaining: how many instances its capacity reservation can still take.
 func (n *offered) availability() func(*capacity.InstanceType, capacity.Offer) capacity.Offer {
 	zones := map[string]bool{}
 	for _, s := range n.from.subnets {

@@ -96,7 +96,8 @@ func (v *Overlays) Put(name string, o *karpv1alpha1.NodeOverlay) bool {
 		}
 	}
 	slices.SortFunc(v.sorted, func(a, b *overlay) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.name, a.name)) // among equal weights the last in the alphabet is first, as in Karpenter
+		// Of two overlays of equal weight, the one whose name comes later in the alphabet is first, as in Karpenter.
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.name, a.name))
 	})
 	v.groups, v.hits = nil, nil
 	return true

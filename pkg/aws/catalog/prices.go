@@ -27,7 +27,7 @@ type PriceSettings struct {
 
 // priceSource is where prices of on-demand or spot instances are read.
 type priceSource struct {
-	part string // as Status and, with dashes, the metric name it
+	part string // the source's name in the text of Cache.Status and, with dashes for spaces, in metrics
 	spot bool
 	// complete: the source has a price for everything that can be launched. Until such a source has been read, missing prices are estimated. A
 	// source that isn't complete has prices for some types only; for all others the prices of the other sources count.
@@ -83,7 +83,7 @@ func (f *Region) Price(h *Hardware, zone string, spot bool) (p float64, ok bool)
 	return p * spotShare, ok
 }
 
-// listed returns the price of the first source that has one.
+// listed returns the price of an instance type in a zone that the first source has which knows one; false: none does.
 func (f *Region) listed(name, zone string, spot bool) (float64, bool) {
 	for i := range priceSources {
 		s := &priceSources[i]

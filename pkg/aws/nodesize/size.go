@@ -76,8 +76,8 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64, kept reported.Kept) (
 // real number. EC2 publishes none.
 const mostOverhead = 0.125
 
-// Certain returns how much of the allocatable memory that Size returns every node of the type has, in bytes. 0 means all of it: either such a node has
-// shown its memory, or Overhead is large enough.
+// Certain returns how many bytes of the allocatable memory that Size returns every node of the type has for certain. 0 means all of them: either a
+// node of the type has shown its memory, or Overhead is large enough.
 func (s *Settings) Certain(h *catalog.Hardware, memory int64, kept reported.Kept) int64 {
 	if memory > 0 || s.Overhead >= mostOverhead {
 		return 0

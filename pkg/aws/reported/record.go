@@ -6,14 +6,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 )
 
-// Record is what the nodes of a class have shown of themselves and nobody publishes: the value of objects.AnnotationLearned.
+// Record is what Dovetail has learned from the nodes of a class because it is published nowhere: the value of objects.AnnotationLearned.
 type Record struct {
-	// NodeName is the form of their names.
+	// NodeName is the form of the nodes' names.
 	NodeName bootstrap.NameForm `json:"nodeName,omitempty"`
-	// Memory is the capacity in bytes by image and instance type, for images that the class uses now.
+	// Memory is the nodes' memory capacity in bytes, by image and instance type, for images that the class uses now.
 	Memory map[string]map[string]int64 `json:"memory,omitempty"`
-	// Kept is what kubelets keep from pods, by image and instance type, where user data doesn't tell it. Class is the hash of the class
-	// that it holds for.
+	// Kept is what kubelets keep from pods, by image and instance type, where user data doesn't tell it. Class is the hash of the version of the
+	// class to which Kept applies.
 	Class string                     `json:"class,omitempty"`
 	Kept  map[string]map[string]Kept `json:"kept,omitempty"`
 }

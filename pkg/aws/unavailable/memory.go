@@ -190,8 +190,8 @@ func (x *State) Recommended(capacityType, instanceType, zone string) bool {
 	return yes
 }
 
-// Avoided reports whether within the last quarter of an hour an instance of the node class in a pool has failed to become a node, or the instance type
-// could not be launched from the class.
+// Avoided reports whether within the last quarter of an hour (avoidedFor) an instance of the node class in a pool (instance type, zone, capacity
+// type) has failed to become a node, or the instance type could not be launched from the class.
 func (x *State) Avoided(nodeClass, capacityType, instanceType, zone string) bool {
 	if len(x.avoided) == 0 {
 		return false

@@ -60,7 +60,8 @@ func (s *Store) keeps(name string) bool {
 	return ok
 }
 
-// catchUp writes the status that is kept for a class. If a newer one arrives meanwhile, it is kept and the class is queued, so catchUp is called again.
+// catchUp writes the status that was kept for a class while writes were paused. If a newer status arrives meanwhile, that is kept and the class is
+// queued, so that catchUp is called again.
 func (s *Store) catchUp(ctx context.Context, name string) error {
 	s.mu.RLock()
 	kept, ok := s.delayed[name]

@@ -242,7 +242,8 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 // effect whose user loses something by that. idle names fields whose missing effect does no harm; the message mentions them.
 func honored(set status.ConditionSet, lost, idle string) {
 	if lost == "" {
-		set.SetTrueWithReason(objects.ConditionFieldsHonored, "FieldsHonored", shorten(idle)) // a reason can't be the condition's type, which contains a domain
+		// The usual reason, the condition's type, isn't a valid reason here: it contains a domain.
+		set.SetTrueWithReason(objects.ConditionFieldsHonored, "FieldsHonored", shorten(idle))
 		return
 	}
 	if idle != "" {
