@@ -28,8 +28,7 @@ type fleetErrors struct {
 	stale, image bool
 	// profile: EC2 does not know the instance profile; subnet: a subnet in the request has no free addresses.
 	profile, subnet bool
-	// insufficient: an offering has no capacity, is beyond a quota, or isn't sold in the zone, so that another one may work. throttled: EC2 got too
-	// many requests. refused: EC2 will never make such a launch.
+	// insufficient: there is no capacity or a quota is used up; throttled: too many requests; refused: EC2 will never make such a launch.
 	insufficient, throttled, refused bool
 }
 

@@ -83,9 +83,8 @@ func (l *instances) describeAll(ctx context.Context, ids []string) map[string]ba
 	return out
 }
 
-// FindBatch returns the live instances of a launch batch, sorted by id. The name of the tag that holds the token has changed between versions. All
-// instances of a batch have the tag under one name, that of the version which prepared the request. A filter takes only one tag name, so the
-// names are tried in turn.
+// FindBatch returns the live instances of a launch batch, sorted by id. The name of the tag with the token has changed between versions; a batch's
+// instances have it under the name of the version that prepared the request. A filter takes only one tag name, so the names are tried in turn.
 func (l *instances) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
 	for _, name := range append([]string{objects.TagLaunchBatch}, objects.FormerNames(objects.TagLaunchBatch)...) {
 		found, err := l.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, sdk.Filter("tag:"+name, token), live)
@@ -148,9 +147,7 @@ func (l *instances) describe(ctx context.Context, filters ...ec2types.Filter) ([
 				inst := l.named(instanceOf(&r.Instances[i]))
 				inst.CloudInitialized = l.cluster.Known().EKS()
 				if ip := awssdk.ToString(r.Instances[i].Ipv6Address); ip != "" && l.cluster.Known().IPv6() {
-					// The address must be right now: the kubelet doesn't change the addresses of a Node that was created ahead, and pods on the
-					// host's network never change theirs.
-					inst.InternalIP = ip
+					inst.InternalIP = ip // it must be right now: the kubelet keeps the address of a Node created ahead, and so do host-network pods
 				}
 				if o := r.Instances[i].Operator; o != nil && awssdk.ToBool(o.Managed) {
 					inst.Operator = cmp.Or(awssdk.ToString(o.Principal), "unknown")

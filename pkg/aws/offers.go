@@ -210,9 +210,8 @@ func (n *offered) keptBy() func(*catalog.Hardware, reported.Key) reported.Kept {
 	}
 }
 
-// smaller returns the images with which nodes of some type have shown less memory than was assumed. Types of which no node has shown its memory must
-// then be assumed to have less, too: otherwise a pod that doesn't fit on the new node is planned on another untried type, which has as little, and
-// so on through dozens of types.
+// smaller returns the images with which nodes of some type have shown less memory than was assumed. Types of which no node has shown its memory count
+// as having less then, too: otherwise a pod that doesn't fit is planned on another untried type, which is as small, and so on through dozens.
 func (n *offered) smaller() map[string]bool {
 	out := map[string]bool{}
 	for i := range n.from.images {
@@ -262,9 +261,9 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 	return out
 }
 
-// availability returns a function that sets four fields of an offering. Available: EC2 hasn't refused it lately, the class doesn't avoid it, its zone
-// has a subnet with free addresses and no zonal shift, and its capacity reservation isn't full. Unsettled: EC2 has refused it within the last half hour.
-// Leaving: EC2 recommends to leave it. Remaining: how many instances its capacity reservation can still take.
+// availability returns a function that sets whether an offering is available (EC2 has capacity as far as we know, the class doesn't avoid it, its
+// zone has a subnet with free addresses and no zonal shift, its capacity reservation isn't full), whether that may end soon (Unsettled: EC2 refused
+// it within the last half hour; Leaving: EC2 recommends to leave it), and how many instances its capacity reservation can still take (Remaining).
 func (n *offered) availability() func(*capacity.InstanceType, capacity.Offer) capacity.Offer {
 	zones := map[string]bool{}
 	for _, s := range n.from.subnets {

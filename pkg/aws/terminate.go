@@ -48,10 +48,9 @@ func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]b
 	return out
 }
 
-// noneAllowed reports whether this program seems to lack the permission to terminate any instance at all. It is called with batches that were all
-// refused as unauthorized, and tries one instance of each batch alone: if all of these are refused, too, it returns true. It may be wrong, because
-// the one instance may be the only one of its batch that we may not terminate; therefore each call tries another instance, and when callers try
-// again, the others are terminated.
+// noneAllowed reports whether we seem to lack the permission to terminate any instance at all: after all batches were refused as unauthorized, one
+// instance of each is tried alone and is refused, too. It may be wrong, because that instance may be the only one of its batch that we may not
+// terminate. Therefore each call tries another instance, and when callers try again, the others are terminated.
 func (l *instances) noneAllowed(ctx context.Context, batches ...[]string) bool {
 	turn := int(l.turns.Add(1))
 	for _, ids := range batches {
