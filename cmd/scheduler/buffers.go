@@ -15,7 +15,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
-// keepBuffers builds the controller that reads CapacityBuffers, and connects it to provisioning.Chunks, which keeps their capacity.
+// keepBuffers builds the controller that reads CapacityBuffers, and connects it to provisioning.Chunks, which keeps their capacity free in pieces
+// of one pod's size (chunks).
 func (p *parts) keepBuffers(d *dovetail, profiles []profile, admit func(*corev1.Pod)) {
 	ours := append(names(profiles), provisionFor(profiles)...)
 	p.buffers = buffers.New(buffers.Config{Kube: p.client, Store: p.store, Chunks: p.launch.Chunks, Clock: d.clock, Admit: admit, Hold: p.external.Hold,
@@ -32,12 +33,12 @@ func (p *parts) keepBuffers(d *dovetail, profiles []profile, admit func(*corev1.
 // fence is the ledger as the controller that ends nodes uses it.
 type fence struct{ *reservations.Ledger }
 
-// GiveUpChunks gives up what is kept on a node for CapacityBuffers.
+// GiveUpChunks gives up the capacity that is kept free on a node for CapacityBuffers.
 func (f fence) GiveUpChunks(node string) {
 	f.Step(func(l *ledger.Ledger, _ time.Time) { l.GiveUpChunks(node) })
 }
 
-// neededBy reports which nodes are needed although they may be empty.
+// neededBy returns a func that reports whether a node is needed for CapacityBuffers although it may have no pods, and whether that is known yet.
 func neededBy(c *provisioning.Chunks) func(node string) (needed, known bool) {
 	return func(node string) (needed, known bool) {
 		needed, known, _ = c.Need(node)
@@ -45,7 +46,8 @@ func neededBy(c *provisioning.Chunks) func(node string) (needed, known bool) {
 	}
 }
 
-// quietNodes are nodes for which the end of what was kept there counts as a pod that has left.
+// quietNodes answers when a node last had a pod event. A pod event is also the time until which capacity was kept there for a CapacityBuffer or a
+// ProvisioningRequest, so that a node counts as unused only from then on.
 type quietNodes struct {
 	disruption.Nodes
 	chunks   *provisioning.Chunks

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// cloud is a cloud as this program uses it, and how its own arguments are read.
+// cloud is how this program connects to a cloud, and how it reads the arguments that only this cloud has.
 type cloud struct {
 	name      string // as metrics name it
 	nodeClass cloudprovider.NodeClassKind
@@ -85,7 +85,7 @@ func rebalanceRecommended(p cloudprovider.Provider) func(*karpv1.NodeClaim) {
 	return func(nc *karpv1.NodeClaim) { p.RebalanceRecommended(boughtAs(nc)) }
 }
 
-// boughtAs returns the offering that a claim's instance was launched with.
+// boughtAs returns the key of the offering (instance type, zone, capacity type) that a claim's instance was launched with.
 func boughtAs(nc *karpv1.NodeClaim) capacity.OfferKey {
 	return capacity.OfferKey{
 		InstanceType: nc.Labels[corev1.LabelInstanceTypeStable], Zone: nc.Labels[corev1.LabelTopologyZone], CapacityType: nc.Labels[karpv1.CapacityTypeLabelKey],

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
-// consolidates gives the controller that ends nodes what it needs to empty used ones.
+// consolidates sets the parts of the disruption controller's configuration that it needs to consolidate nodes with pods.
 func consolidates(cfg *disruption.Config, p *parts, profiles []profile, classes *pending.Classes) {
 	ours := names(profiles)
 	o := &capacity.Options{NodeSurcharge: profiles[0].args.NodeSurchargeDollarsPerHour, PriceFactor: profiles[0].args.PriceFactors}
@@ -47,7 +47,7 @@ func byName(claims []*capacity.Claim) map[string]*capacity.Claim {
 	return out
 }
 
-// priceList keeps prices for a while: they are asked for node by node. Only one goroutine uses it.
+// priceList keeps the prices of all nodes for pricesHold, because a pass asks for them node by node. Only one goroutine uses it.
 type priceList struct {
 	read   func() *consolidation.NodePrices
 	clock  clock.PassiveClock
@@ -55,7 +55,7 @@ type priceList struct {
 	at     time.Time
 }
 
-// pricesHold is for how long prices are kept: a pass takes less.
+// pricesHold is for how long prices are kept: longer than a consolidation pass takes.
 const pricesHold = 2 * time.Second
 
 // of returns what a claim's node costs now, beside what is paid anyway; false: that is unknown.

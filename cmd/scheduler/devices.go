@@ -38,13 +38,13 @@ func (d *dovetail) knowDevices(profiles []profile, sched *scheduler.Scheduler) e
 	return nil
 }
 
-// draState is what the scheduler knows of claims and device classes.
+// draState is what the scheduler knows of ResourceClaims, DeviceClasses and allocated devices.
 type draState struct {
 	manager fwk.SharedDRAManager
 	last    *lastAllocated
 }
 
-// lastAllocated are the allocated devices as they were read last.
+// lastAllocated is the result of the last read of the allocated devices that succeeded.
 type lastAllocated struct {
 	mu    sync.Mutex
 	state *structured.AllocatedState
@@ -54,7 +54,7 @@ func (s draState) Claim(namespace, name string) (*resourcev1.ResourceClaim, erro
 	return s.manager.ResourceClaims().Get(namespace, name)
 }
 
-// allocatedTries is how often the allocated devices are read while they change, and allocatedPause the pause between two tries.
+// allocatedTries is how often at most the allocated devices are read if they change during each read. allocatedPause is the pause between two reads.
 const (
 	allocatedTries = 10
 	allocatedPause = time.Millisecond
@@ -94,7 +94,7 @@ func (p *parts) watchDevices(cc *schedulerserverconfig.CompletedConfig) error {
 	if of == nil {
 		return nil
 	}
-	of.OnShape(func() { go p.launch.Nodes.DevicesAsked() }) // a pod's scheduling cycle may have asked, and must not wait
+	of.OnShape(func() { go p.launch.Nodes.DevicesAsked() }) // in the background: the caller may be a pod's scheduling cycle, which must not wait
 	f := cc.InformerFactory.Resource().V1()
 	read, err := f.ResourceSlices().Informer().AddEventHandler(p.launch.Nodes.ResourceSlices())
 	if err != nil {

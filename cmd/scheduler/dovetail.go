@@ -276,7 +276,7 @@ func names(profiles []profile) []string {
 	return out
 }
 
-// provisionFor returns the other schedulers whose pods are demand, for whichever profile.
+// provisionFor returns the names of all other schedulers for whose pods some profile launches nodes.
 func provisionFor(profiles []profile) []string {
 	var out []string
 	for _, p := range profiles {

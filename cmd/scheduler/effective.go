@@ -27,7 +27,7 @@ type effective struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Profiles []effectiveProfile `json:"profiles"`
-	// Problem is why nothing can be launched, Cloud what about the cloud isn't known.
+	// Problem is why nothing can be launched. Cloud names the data of the cloud (types, zones, prices) that is missing or out of date.
 	Problem string `json:"problem,omitempty"`
 	Cloud   string `json:"cloud,omitempty"`
 	// Pools are in the order in which they are tried.
@@ -46,7 +46,7 @@ type effectivePool struct {
 	Name      string `json:"name"`
 	NodeClass string `json:"nodeClass,omitempty"`
 	Weight    int32  `json:"weight,omitempty"`
-	// Schedulers whose pods may use its nodes; absent: all.
+	// Schedulers are the names of the schedulers whose pods may use the pool's nodes; absent: all.
 	Schedulers []string `json:"schedulers,omitempty"`
 	Unready    string   `json:"unready,omitempty"`
 	// InstanceTypes is the number of types that its node class can run, before the pool's requirements.

@@ -15,7 +15,7 @@ import (
 const describeLimit = 10 * time.Second
 
 // endCauses finds out whether EC2 has taken instances back that have ended. It asks in the background: many may end at a time while EC2 answers
-// slowly, and the controllers that end nodes have others to look after. Safe for concurrent use.
+// slowly, and the controllers that end nodes have other nodes to look after meanwhile. Safe for concurrent use.
 type endCauses struct {
 	claim    func(name string) *capacity.Claim
 	describe func(ctx context.Context, id string) (capacity.Instance, error)
@@ -26,7 +26,8 @@ type endCauses struct {
 	asked map[string]*endCause // by instance ID, until the claim is gone
 }
 
-// endCause is why one instance has ended. taken: EC2 took it back (a spot interruption, say). known: EC2 has answered, so that taken is right.
+// endCause is why one instance has ended. taken: EC2 took it back (a spot interruption, say). known: taken is valid, because EC2 has answered or
+// could not be asked in time.
 type endCause struct {
 	claim        string
 	known, taken bool
@@ -58,7 +59,7 @@ func (e *endCauses) known(ctx context.Context, claim string) bool {
 	return false
 }
 
-// ask asks EC2. For a spot instance it is assumed that it was taken back when EC2 can't be asked.
+// ask asks EC2 why an instance has ended. If EC2 doesn't answer, a spot instance is assumed to have been taken back.
 func (e *endCauses) ask(ctx context.Context, cause *endCause, id string, spot bool) {
 	ctx, cancel := context.WithTimeout(ctx, describeLimit)
 	defer cancel()

@@ -27,8 +27,8 @@ type gangs struct {
 	changed      func() // a group was added or changed
 }
 
-// newGangs registers the informers that it reads; the one for Coscheduling, which isn't the scheduler's own, starts with run. The CRD of
-// Coscheduling's PodGroup has to be installed where a profile uses the plugin: the plugin itself requires it.
+// newGangs registers the informers of the groups. The scheduler starts its own; the informer for Coscheduling's PodGroup is started by run. The
+// CRD of that PodGroup has to be installed where a profile uses the plugin: the plugin itself requires it.
 func newGangs(cfg *rest.Config, f informers.SharedInformerFactory, sched *scheduler.Scheduler, profiles []profile) (*gangs, error) {
 	g := &gangs{run: func(context.Context) {}, changed: func() {}}
 	tell := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { g.changed() }, UpdateFunc: func(any, any) { g.changed() }}

@@ -31,13 +31,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
-// firstCycleWaits is how long the first scheduling cycle waits at most for the reservations of an earlier leader. They are there within
-// milliseconds, unless the NodeClaims can't be read, or Karpenter's leases: pods that fit on nodes don't wait for that.
+// firstCycleWaits is how long the first scheduling cycle waits at most for the reservations of an earlier leader. They are restored within
+// milliseconds, unless the NodeClaims or Karpenter's leases can't be read. Pods that fit on existing nodes must not wait longer for that.
 const firstCycleWaits = 5 * time.Second
 
-// whenLeading calls f when the scheduler asks for its first pod: only the leader's does so, after its informers have synced. Leader
-// election's callbacks can't be used, because upstream's run loop sets them. The first cycle begins when ready is closed, at the latest
-// after firstCycleWaits.
+// whenLeading calls f whenever the scheduler asks for a pod. Only the leader's scheduler does so, and only after its informers have synced, so the
+// first call means that this process leads. Leader election's callbacks can't be used, because upstream's run loop sets them. The first
+// scheduling cycle begins when ready is closed, at the latest after firstCycleWaits.
 func whenLeading(ctx context.Context, sched *scheduler.Scheduler, c clock.WithTicker, f func(), ready <-chan struct{}) {
 	next := sched.NextPod
 	var wait sync.Once
@@ -56,8 +56,8 @@ func whenLeading(ctx context.Context, sched *scheduler.Scheduler, c clock.WithTi
 	}
 }
 
-// takeDownWithoutNodes submits pods that failed because the cluster has no nodes at all: PostFilter is not called for them. profiles are
-// those with our plugins.
+// takeDownWithoutNodes tells the ledger of pods that failed because the cluster has no nodes at all: PostFilter, which tells it of other pods, is
+// not called for them. profiles are the names of the profiles with our plugins.
 func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, reservations *reservations.Ledger, classes *pending.Classes) {
 	handle := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, p *framework.QueuedPodInfo, status *fwk.Status, n *fwk.NominatingInfo, start time.Time) {
@@ -130,7 +130,8 @@ func (nodeBuilder) PlannedNode(p *capacity.PlannedNode, name string) *corev1.Nod
 	return karpenter.PlannedNodeObject(p, name)
 }
 
-// nodeOfClaim returns NodeFor for package lifecycle, which has the NodeClaim object. class is the kind of its node class.
+// nodeOfClaim returns a func that builds the Node to create ahead of its kubelet, from the NodeClaim object that package lifecycle has. class is
+// the kind of the claim's node class.
 func nodeOfClaim(class schema.GroupKind) func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error) {
 	return func(claim *karpv1.NodeClaim, inst capacity.Instance) (*corev1.Node, error) {
 		return karpenter.NodeFor(karpenter.ClaimOf(claim, class), inst, nil), nil

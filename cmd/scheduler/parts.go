@@ -38,7 +38,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/provision"
 )
 
-// parts are what runs beside the scheduler, as introduce builds it.
+// parts are the clients and controllers of Dovetail that run beside the scheduler.
 type parts struct {
 	client   kubernetes.Interface
 	store    *store.Store
@@ -55,7 +55,7 @@ type parts struct {
 	life     *lifecycle.Controller
 	ending   *disruption.Controller
 	metrics  *metrics
-	// synced report whether the handlers that the launcher depends on have seen all objects.
+	// synced has a func for each handler that the launcher depends on: it reports whether the handler has seen all objects.
 	synced []cache.InformerSynced
 }
 
@@ -93,7 +93,7 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 	return p, nil
 }
 
-// sources are what the store asks other parts for, which don't exist yet when it is built, and the settings that it keeps.
+// sources returns the settings that the store keeps, and the funcs by which it asks other parts, which don't exist yet when the store is built.
 func (p *parts) sources(cc *schedulerserverconfig.CompletedConfig, args *provision.Args) store.Sources {
 	return store.Sources{
 		Limits: capacity.ResourcesOf(args.Limits),

@@ -86,10 +86,10 @@ func ourProfiles(cfg *schedulerapi.KubeSchedulerConfiguration, sched *scheduler.
 	return out, nil
 }
 
-// launchTime is how long a launch may take before the time for registration begins.
+// launchTime is how long a launch may take, of the time that pods wait for a node; the rest is left for the registration.
 const launchTime = 5 * time.Minute
 
-// fits checks what concerns more than one plugin or profile.
+// fits returns an error for arguments that contradict those of another plugin of the profile, or of another profile.
 func (p profile) fits(others []profile) error {
 	if most := p.binder.GateDeadline.Duration - launchTime; p.args.RegistrationTimeout.Duration > most {
 		return fmt.Errorf("%s arguments: registrationTimeout: Invalid value: %q: must not be above %v: pods wait %v for a node (%s's gateDeadline), %v of which are for the launch",

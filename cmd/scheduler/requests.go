@@ -25,7 +25,8 @@ func (p *parts) answerRequests(d *dovetail, profiles []profile, admit func(*core
 	p.launch.Bookings.OnChange(p.requests.Looked)
 }
 
-// onceBooked is neededBy, except that nothing is known until this process has booked again what an earlier one had booked for ProvisioningRequests.
+// onceBooked wraps neededBy: known is false for every node until this process has reserved again the capacity that an earlier process had booked
+// (reserved for pods of ProvisioningRequests).
 func onceBooked(b *bookings.Bookings, neededBy func(node string) (needed, known bool)) func(node string) (needed, known bool) {
 	return func(node string) (needed, known bool) {
 		needed, known = neededBy(node)

@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 )
 
-// setup is upstream's app.Setup, which has no hook between reading the configuration and building the scheduler. There it adds
-// InitializingNodes to the profiles without our plugins, and Binder's gate to those with Binder.
+// setup is upstream's app.Setup with one step more, for which upstream has no hook: between reading the configuration and building the scheduler it
+// adds InitializingNodes to the profiles without our plugins, and Binder's gate to the profiles with Binder.
 func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*schedulerserverconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*scheduler
 		}
 	}
 	cc.ComponentConfig.Profiles = complete(cc.ComponentConfig.Profiles)
-	var built []schedulerapi.KubeSchedulerProfile // as the configuration is logged and written: with all plugins
+	var built []schedulerapi.KubeSchedulerProfile // the profiles with all plugins, for the configuration that is logged and written
 	cfg := &cc.ComponentConfig
 	sched, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
 		func(name string) events.EventRecorderLogger { return cc.EventBroadcaster.NewRecorder(name) },

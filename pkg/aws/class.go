@@ -34,7 +34,7 @@ type resolved struct {
 	placement     placementgroup.Group
 	// dedicated: offerings on single-tenant hardware are included.
 	dedicated bool
-	// hash is the class's, as its NodeClaims record it.
+	// hash is the hash of the class's spec that its NodeClaims record (Karpenter's drift hash).
 	hash string
 	// unready is why nodes of the class can't be launched, naming object and field; nil when they can.
 	unready error
@@ -62,7 +62,7 @@ type class struct {
 	wake chan struct{} // buffer of one: the class has changed
 
 	mu   sync.Mutex
-	spec *ec2nc.EC2NodeClass // as last set
+	spec *ec2nc.EC2NodeClass // the latest version of the object from the watch
 	// lookedUp, if not nil, asks for a new look-up of the images at once. The channel is closed when that is done.
 	lookedUp chan struct{}
 

@@ -80,7 +80,7 @@ func (l *launcher) request(ctx context.Context, r *resolved, w *capacity.LaunchB
 	return in, nil
 }
 
-// templateKey are the properties in which the launch templates of a fleet's choices differ.
+// templateKey holds the properties in which the launch templates of one fleet request may differ. Offerings with equal keys share a template.
 type templateKey struct {
 	image    string
 	maxPods  int64
@@ -91,9 +91,9 @@ type templateKey struct {
 	own      templateVersion
 }
 
-// choices returns the fleet's choices without their launch templates, and what each template is to have: each offering in the zone's subnet
-// with the most free addresses, grouped by templateKey. The order is the launch batch's, cheapest first. A fleet buys on one market: that
-// of the first offering.
+// choices returns what a fleet may choose from: each offering of the launch batch, in its zone's subnet with the most free addresses, grouped by the
+// launch template that it needs. The templates are not filled in yet; the i-th key says what the template of the i-th group is to have. The
+// order is the launch batch's, cheapest first. A fleet buys on one market (on-demand, spot, capacity block): that of the first offering.
 func (l *launcher) choices(r *resolved, w *capacity.LaunchBatch) ([]templateKey, []ec2types.FleetLaunchTemplateConfigRequest, ec2types.MarketType) {
 	gone, f := l.exhausted.State(), l.catalogue.Region()
 	away := l.shifts.State()

@@ -20,15 +20,15 @@ const noSpotRole = "spot instances can't be launched before the account has the 
 // fleetErrors is the meaning of the Errors in a fleet's answer.
 type fleetErrors struct {
 	scopes []unavailable.Scope
-	// reservations that are full; incompatible are instance types that EC2 can't launch with the volumes of the class.
+	// reservations are the ids of those that are full; incompatible are instance types that EC2 can't launch with the volumes of the class.
 	reservations, incompatible []string
-	// said are the distinct codes, each with its first message and its count.
+	// said has an entry for each distinct error code: the code, its first message, and how often it occurred.
 	said []fleetError
 	// stale: EC2 doesn't know a launch template or an image of the request. image: it doesn't know an image.
 	stale, image bool
 	// profile: EC2 does not know the instance profile; subnet: a subnet in the request has no free addresses.
 	profile, subnet bool
-	// insufficient, throttled and refused: there was such an error.
+	// insufficient: there is no capacity or a quota is used up; throttled: too many requests; refused: EC2 will never make such a launch.
 	insufficient, throttled, refused bool
 }
 

@@ -29,7 +29,7 @@ type image struct {
 	kind       bootstrap.Accelerator
 	created    string // RFC 3339, so that strings sort by time
 	deprecated bool
-	// own is the launch template version that contains the image, if the class names a launch template.
+	// own is the version of the user's launch template that contains the image, if the class names a launch template.
 	own templateVersion
 }
 

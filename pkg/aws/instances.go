@@ -34,7 +34,7 @@ type instances struct {
 	exhausted *unavailable.Memory
 	owner     ownership.Owner
 	taken     *takenBack
-	seen      *drift.Seen // what may drift of instances
+	seen      *drift.Seen // what EC2 has last shown of the instances' properties that drift compares
 	describes *batcher.Batcher[string, described]
 	ends      *batcher.Batcher[string, struct{}]
 	turns     atomic.Uint32 // which instance of a refused batch is tried alone next
@@ -83,8 +83,8 @@ func (l *instances) describeAll(ctx context.Context, ids []string) map[string]ba
 	return out
 }
 
-// FindBatch returns the live instances of a launch batch, sorted by id. The tag's name has changed between versions: all instances of a batch have the
-// name that the process used which prepared the request. A filter takes only one name, so the names are tried in turn.
+// FindBatch returns the live instances of a launch batch, sorted by id. The name of the tag with the token has changed between versions; a batch's
+// instances have it under the name of the version that prepared the request. A filter takes only one tag name, so the names are tried in turn.
 func (l *instances) FindBatch(ctx context.Context, token string) ([]capacity.Instance, error) {
 	for _, name := range append([]string{objects.TagLaunchBatch}, objects.FormerNames(objects.TagLaunchBatch)...) {
 		found, err := l.owned(ctx, func(i *capacity.Instance) bool { return i.LaunchBatch == token }, sdk.Filter("tag:"+name, token), live)
@@ -95,8 +95,8 @@ func (l *instances) FindBatch(ctx context.Context, token string) ([]capacity.Ins
 	return nil, nil
 }
 
-// FindClaim returns the live instances tagged with a NodeClaim's name, sorted by id. We set the tag when the Node was created,
-// Karpenter when it had registered.
+// FindClaim returns the live instances tagged with a NodeClaim's name, sorted by id. Dovetail sets the tag once it has created the Node, Karpenter
+// once the Node has registered.
 func (l *instances) FindClaim(ctx context.Context, name string) ([]capacity.Instance, error) {
 	return l.owned(ctx, func(i *capacity.Instance) bool { return i.Claim == name }, sdk.Filter("tag:"+ec2nc.NodeClaimTagKey, name), live)
 }
@@ -114,9 +114,9 @@ func (l *instances) List(ctx context.Context) ([]capacity.Instance, error) {
 	return all, err
 }
 
-// owned returns the instances of this Dovetail that the filters select and that satisfy is by their own tags. Some of them will be
-// terminated because of this answer, so the filters alone are not trusted. Instances managed by a service, such as EKS Auto Mode,
-// belong to the service whatever their tags, and are left out.
+// owned returns the instances of this Dovetail that the filters select and for which is returns true. Some of them will be terminated because of
+// this answer, so the tags that EC2 returns are checked again instead of trusting the filters alone. Instances managed by a service, such as
+// EKS Auto Mode, belong to the service whatever their tags, and are left out.
 func (l *instances) owned(ctx context.Context, is func(*capacity.Instance) bool, filters ...ec2types.Filter) ([]capacity.Instance, error) {
 	filters = append(filters, l.owner.Filter())
 	if l.owner.ManagedBy != "" {
@@ -147,7 +147,7 @@ func (l *instances) describe(ctx context.Context, filters ...ec2types.Filter) ([
 				inst := l.named(instanceOf(&r.Instances[i]))
 				inst.CloudInitialized = l.cluster.Known().EKS()
 				if ip := awssdk.ToString(r.Instances[i].Ipv6Address); ip != "" && l.cluster.Known().IPv6() {
-					inst.InternalIP = ip // the kubelet doesn't change the addresses of a Node created ahead, and pods on the host's network never change theirs: so it must be right now
+					inst.InternalIP = ip // it must be right now: the kubelet keeps the address of a Node created ahead, and so do host-network pods
 				}
 				if o := r.Instances[i].Operator; o != nil && awssdk.ToBool(o.Managed) {
 					inst.Operator = cmp.Or(awssdk.ToString(o.Principal), "unknown")

@@ -41,8 +41,8 @@ func (c *class) nameSeen(f bootstrap.NameForm) bool {
 	return before == nil || *before != f
 }
 
-// form returns how nodes of the class are named, as far as that is known. A name that was seen takes precedence over the annotation: if the annotation
-// were wrong, each new node would have a Node object of another name, and the pods bound to that would be lost.
+// form returns how nodes of the class are named, as far as is known. The name of a node that has registered takes precedence over the annotation:
+// if the annotation were wrong, each Node created ahead would have another name than its kubelet uses, and the pods bound to it would be lost.
 func (c *class) form(f *bootstrap.Family) bootstrap.NameForm {
 	if seen := c.nodeName.Load(); seen != nil {
 		return *seen
@@ -63,12 +63,12 @@ func (s *classes) OnLearned(f func(nodeClass, value string) error) {
 	s.onLearned = f
 }
 
-// remember takes over what an earlier process, or another one that leads now, has learned of the class.
+// remember takes over what an earlier process, or the process that leads now, has recorded on the object about nodes of the class.
 func (s *classes) remember(c *class, nc *ec2nc.EC2NodeClass) {
 	said, raw := nc.Annotations[objects.AnnotationNodeName], nc.Annotations[objects.AnnotationLearned]
 	before, given := c.nameSaid.Swap(&said), bootstrap.NameForm(said).Known()
 	if seen := c.nodeName.Load(); given && before != nil && *before != said && seen != nil && *seen == bootstrap.NameOther {
-		c.nodeName.Store(nil) // the user has named the form since; it counts until a node has another name again
+		c.nodeName.Store(nil) // the user has set the annotation since then; it counts until a node with another form of name is seen
 	}
 	c.kept.Store(&raw)
 	if raw == "" {

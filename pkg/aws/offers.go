@@ -40,9 +40,8 @@ type offered struct {
 	left       *map[string]int
 	known      *reported.Snapshot
 
-	// of holds the inputs of each of types, in the same order; zones are the labels of their offerings.
-	of    []madeFrom
-	zones map[string]zoneLabels
+	of    []madeFrom            // of[i] holds the inputs of types[i]
+	zones map[string]zoneLabels // the labels of offerings, by zone
 }
 
 // madeFrom holds the inputs of a type's labels and size, apart from the class.
@@ -50,7 +49,7 @@ type madeFrom struct {
 	hardware *catalog.Hardware
 	memory   int64
 	kept     reported.Kept
-	// smaller: types of its image have turned out to have less memory than was assumed, and this one hasn't shown its own.
+	// smaller: nodes of other types with the same image have shown less memory than was assumed, and no node of this type has shown its memory.
 	smaller bool
 }
 
@@ -62,7 +61,7 @@ func (p *Provider) InstanceTypes(nodeClass string) ([]*capacity.InstanceType, er
 	if c == nil {
 		return nil, fmt.Errorf("EC2NodeClass %s does not exist", nodeClass)
 	}
-	// Read before the parts it covers: if one changes in between, the next call rebuilds.
+	// The version is read before the data that it stands for: if data changes in between, the next call sees a newer version and rebuilds.
 	version, cache := p.version.Load(), &c.offers
 	if have := cache.now.Load(); have != nil && have.version == version {
 		return have.types, have.unready
@@ -192,8 +191,8 @@ func nodeSettings(r *resolved) *capacity.NodeSettings {
 	return out
 }
 
-// keptBy returns a function that returns what kubelets on a type keep from pods: what such nodes have reported. Where user data can't be read and none
-// has reported, it is computed from what nodes of other types have reported.
+// keptBy returns a function that returns the resources which kubelets on a type keep from pods, as nodes of that type have reported. If none has
+// reported and the class's user data can't be read, they are computed from what nodes of other types have reported.
 func (n *offered) keptBy() func(*catalog.Hardware, reported.Key) reported.Kept {
 	r := n.from
 	var more reported.Kept
@@ -211,8 +210,8 @@ func (n *offered) keptBy() func(*catalog.Hardware, reported.Key) reported.Kept {
 	}
 }
 
-// smaller returns the images on which some type has shown less memory than was assumed. Types that haven't shown theirs must then count as small, too:
-// otherwise a pod that doesn't fit on the new node is planned on another untried type, which is as small, and so on through dozens of types.
+// smaller returns the images with which nodes of some type have shown less memory than was assumed. Types of which no node has shown its memory count
+// as having less then, too: otherwise a pod that doesn't fit is planned on another untried type, which is as small, and so on through dozens.
 func (n *offered) smaller() map[string]bool {
 	out := map[string]bool{}
 	for i := range n.from.images {
@@ -262,8 +261,9 @@ func (n *offered) refresh(have *offered) []*capacity.InstanceType {
 	return out
 }
 
-// availability returns a function that sets three things of an offering: whether it is available (its pool has capacity as far as we know, its zone has
-// a subnet with free addresses and isn't shifted away from, its reservation isn't full), whether that may end soon, and what its reservation has left.
+// availability returns a function that sets whether an offering is available (EC2 has capacity as far as we know, the class doesn't avoid it, its
+// zone has a subnet with free addresses and no zonal shift, its capacity reservation isn't full), whether that may end soon (Unsettled: EC2 refused
+// it within the last half hour; Leaving: EC2 recommends to leave it), and how many instances its capacity reservation can still take (Remaining).
 func (n *offered) availability() func(*capacity.InstanceType, capacity.Offer) capacity.Offer {
 	zones := map[string]bool{}
 	for _, s := range n.from.subnets {

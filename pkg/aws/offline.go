@@ -35,9 +35,9 @@ type Offline struct {
 
 // OfflineConfig holds the scheduler's settings that influence which nodes there can be, and their size.
 type OfflineConfig struct {
-	// Zones with subnets; empty: all of the catalogue.
+	// Zones are the names of the zones with subnets; empty: all zones of the catalogue.
 	Zones []string
-	// The others are as in Config, except that 0 means none for VMMemoryOverheadPercent.
+	// The other fields are the settings of these names in Config, with one difference: a VMMemoryOverheadPercent of 0 means that there is none.
 	VMMemoryOverheadPercent float64
 	ReservedENIs            int
 	PrefixDelegation        bool

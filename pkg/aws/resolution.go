@@ -58,10 +58,10 @@ type resolution struct {
 	join     error              // why user data can't be created yet
 	denied   *permission.Denial // why EC2 would refuse launches
 	away     *zonalshift.State
-	reported *ec2nc.EC2NodeClassStatus // the status last handed out
+	reported *ec2nc.EC2NodeClassStatus // the status that was last given to the OnNodeClass function, to be written
 }
 
-// again makes every part without an answer due: what it needs may exist now.
+// again has every part that has no answer yet looked up again at once: what it refers to may exist now.
 func (r *resolution) again() {
 	for _, p := range []interface{ Again() }{&r.subnets, &r.groups, &r.images, &r.profile, &r.reserved, &r.placed} {
 		p.Again()

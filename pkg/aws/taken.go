@@ -11,7 +11,7 @@ import (
 const (
 	// spotTaken is EC2's reason for an instance whose spot capacity it has reclaimed.
 	spotTaken = "Server.SpotInstanceTermination"
-	// takenShown is longer than EC2 shows a terminated instance.
+	// takenShown is how long an interruption is remembered: longer than EC2 shows a terminated instance.
 	takenShown = 2 * time.Hour
 )
 

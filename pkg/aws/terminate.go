@@ -19,8 +19,8 @@ func (l *instances) Terminate(ctx context.Context, id string) error {
 	return nil
 }
 
-// terminateAll terminates a batch. One id that EC2 does not know, or may not terminate, fails the request for all; such a batch is halved until
-// each of these ids is alone. It isn't where the permission is missing altogether (noneAllowed).
+// terminateAll terminates a batch of instances. One id that EC2 doesn't know, or that we may not terminate, fails the request for all of them. Such a
+// batch is halved again and again, until each of these ids is alone. It isn't halved if the permission is missing altogether (noneAllowed).
 func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]batcher.Answer[struct{}] {
 	out := make(map[string]batcher.Answer[struct{}], len(ids))
 	answer := func(ids []string, err error) {
@@ -48,9 +48,9 @@ func (l *instances) terminateAll(ctx context.Context, ids []string) map[string]b
 	return out
 }
 
-// noneAllowed reports whether the caller seems to lack the permission to terminate any instance at all. Both batches were refused as unauthorized.
-// So it tries one instance of each alone. A refused one may be the only one of its batch that belongs to another owner; therefore each call tries
-// another instance, and callers that try again get the others terminated then.
+// noneAllowed reports whether we seem to lack the permission to terminate any instance at all: after all batches were refused as unauthorized, one
+// instance of each is tried alone and is refused, too. It may be wrong, because that instance may be the only one of its batch that we may not
+// terminate. Therefore each call tries another instance, and when callers try again, the others are terminated.
 func (l *instances) noneAllowed(ctx context.Context, batches ...[]string) bool {
 	turn := int(l.turns.Add(1))
 	for _, ids := range batches {

@@ -158,7 +158,8 @@ func NodeClaimOf(c *capacity.Claim, np *karpv1.NodePool, seen *Batches) (*karpv1
 	}
 	if c.Annotations[karpv1.NodeClaimMinValuesRelaxedAnnotationKey] == "true" {
 		for i := range nc.Spec.Requirements {
-			nc.Spec.Requirements[i].MinValues = nil // minValues is dropped from all keys: the offers have too few values for one of them, and the plan doesn't say for which
+			// minValues is dropped from all keys: the offers have too few values for one key, and the plan doesn't say for which.
+			nc.Spec.Requirements[i].MinValues = nil
 		}
 	}
 	if err := record(nc.Annotations, c, seen); err != nil {

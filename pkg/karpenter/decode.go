@@ -50,13 +50,14 @@ func Decode(u *unstructured.Unstructured, fresh func() client.Object) client.Obj
 	return out
 }
 
-// Malformed is why the object could not be read, naming fields; empty for one that could.
+// Malformed returns why the object could not be read, naming fields; empty if it could be.
 func Malformed(o client.Object) string { return o.GetAnnotations()[objects.AnnotationMalformed] }
 
 // ReasonMalformed is the reason of conditions about objects that can't be read.
 const ReasonMalformed = "Malformed"
 
-// SameIntent reports whether everything derived from a's spec also holds for b: same object, same generation, equally deleted and readable.
+// SameIntent reports whether a and b are versions of one object with the same spec: same UID, same generation, both being deleted or neither, both
+// readable or unreadable for the same reason. Then everything that was derived from a's spec also holds for b.
 func SameIntent(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && a.GetDeletionTimestamp().IsZero() == b.GetDeletionTimestamp().IsZero() &&
 		Malformed(a) == Malformed(b)

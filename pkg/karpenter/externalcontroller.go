@@ -51,8 +51,8 @@ type ExternalController struct {
 
 	mu     sync.Mutex
 	leases map[string]*leaseState // by namespace
-	why    error                  // what Hold returns
-	last   error                  // of the last list or watch
+	why    error                  // why nothing may be launched, changed or terminated now; nil: no Karpenter leads
+	last   error                  // the error of the last list or watch of leases; nil: it worked
 }
 
 // leaseState is what is known of one lease.
@@ -120,8 +120,8 @@ func (i *ExternalController) poke() {
 	}
 }
 
-// observe records a version of a lease. The first version seen may be old, so it counts from its own renew time. Every later version
-// was written a moment ago and counts from now.
+// observe records a version of a lease. The first version seen of a lease may be old, so its duration counts from the renew time in it. Every later
+// version was written a moment ago, so its duration counts from now.
 func (i *ExternalController) observe(l *coordinationv1.Lease) {
 	if l.Name != ExternalLease {
 		return
@@ -157,7 +157,7 @@ func (i *ExternalController) gone(l *coordinationv1.Lease) {
 
 func (i *ExternalController) failed(err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
-		return // happens to every watch in normal operation
+		return // every watch ends like this now and then; it is no failure
 	}
 	i.mu.Lock()
 	defer i.poke()

@@ -19,7 +19,8 @@ func PoolStamp(np *karpv1.NodePool) Stamp {
 	return Stamp{karpv1.NodePoolHashAnnotationKey, karpv1.NodePoolHashVersionAnnotationKey, np.Hash(), karpv1.NodePoolHashVersion}
 }
 
-// ClassStamp is PoolStamp for a node class of a kind. clusterCA is the certificate with which nodes verify the API server.
+// ClassStamp returns what the annotations of a node class, and of the claims that are created with it, should say. clusterCA is the certificate with
+// which nodes verify the API server, which is part of the hash.
 func ClassStamp(k *cloudprovider.NodeClassKind, nc status.Object, clusterCA string) Stamp {
 	return Stamp{k.HashKey, k.HashVersionKey, k.Hash(nc, clusterCA), k.HashVersion}
 }

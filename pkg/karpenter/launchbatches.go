@@ -17,7 +17,7 @@ import (
 // returns are shared and must not be changed.
 type Batches struct {
 	mu     sync.Mutex
-	recent []batch // the latest first
+	recent []batch // the launch batches used last, the latest first
 }
 
 type batch struct {

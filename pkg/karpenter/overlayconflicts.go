@@ -10,10 +10,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// says records which overlay was the last one to set each offering's price and each resource of an instance type.
+// says records which overlay was the last one to set the price of each offering, and each resource, of an instance type.
 type says struct {
-	prices []int // by offering: index of the overlay, -1 if none
-	extra  map[corev1.ResourceName]int
+	prices []int                       // by offering: index of the overlay in Overlays.sorted, -1 if none
+	extra  map[corev1.ResourceName]int // by resource: index of the overlay
 }
 
 // conflict returns why overlay i can't be applied to a group: another overlay of the same weight sets the same price or resource.
@@ -65,7 +65,7 @@ func (v *Overlays) claim(g *group, i int, said map[*capacity.InstanceType]*says)
 	})
 }
 
-// each calls f for the types of a group that overlay i applies to, until f returns false.
+// each calls f for each of a group's types to which overlay i applies, until f returns false.
 func (v *Overlays) each(g *group, i int, f func(*capacity.InstanceType, *hit) bool) {
 	if !g.about[i] {
 		return

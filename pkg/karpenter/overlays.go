@@ -32,7 +32,7 @@ type Overlays struct {
 
 	groups  map[groupKey]*group
 	ofPool  map[string]*group
-	hits    map[*capacity.InstanceType][]hit // per type, with indexes into sorted
+	hits    map[*capacity.InstanceType][]hit // the overlays that apply to some offering of a type, by the type as the cloud has it
 	refused map[string]string                // why an overlay is not applied, by name
 }
 
@@ -44,8 +44,8 @@ type parsedOverlay struct {
 
 // hit is an overlay that applies to some of a type's offerings.
 type hit struct {
-	overlay int // index in sorted
-	offers  []bool
+	overlay int    // index in Overlays.sorted
+	offers  []bool // by the type's offerings: whether the overlay applies to it
 }
 
 // groupKey identifies a slice of types and the overlays that match a pool, in order.
@@ -56,8 +56,8 @@ type groupKey struct {
 }
 
 type group struct {
-	overlays []*overlay // all overlays, in order
-	about    []bool     // whether each overlay matches the group's pools
+	overlays []*overlay // all valid overlays, in the order they are applied
+	about    []bool     // about[i]: overlays[i] matches the group's pools
 	pools    []string
 	from     []*capacity.InstanceType
 	// accepted encodes which overlays were applied to create types.
@@ -96,7 +96,8 @@ func (v *Overlays) Put(name string, o *karpv1alpha1.NodeOverlay) bool {
 		}
 	}
 	slices.SortFunc(v.sorted, func(a, b *overlay) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.name, a.name)) // among equal weights the last in the alphabet is first, as in Karpenter
+		// Of two overlays of equal weight, the one whose name comes later in the alphabet is first, as in Karpenter.
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.name, a.name))
 	})
 	v.groups, v.hits = nil, nil
 	return true

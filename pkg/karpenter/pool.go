@@ -174,8 +174,8 @@ func maxDollars(np *karpv1.NodePool) (float64, error) {
 // percentage is how an amount of per cent is written.
 var percentage = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})(\.[0-9]{1,4})?%$`)
 
-// ZoneBalance returns how much dearer than its cheapest offering a new node of the pool may be for the sake of even zones, as a fraction; nil means that
-// zones aren't balanced.
+// ZoneBalance returns by how much a new node of the pool may cost more than its cheapest offering, so that nodes are spread evenly over zones, as a
+// fraction (0.1 for 10 %); nil means that zones aren't balanced.
 func ZoneBalance(np *karpv1.NodePool) (*float64, error) {
 	text, said := np.Annotations[objects.AnnotationZoneBalance]
 	if !said {

@@ -10,10 +10,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Profiles are the scheduler's; without any, all pods are treated alike.
+// Profiles are the settings about pools of all scheduler profiles with Dovetail's plugins. If there are none, all pods are treated alike.
 type Profiles []Profile
 
-// PoolFor is PoolOf, plus the schedulers that the pool is for.
+// PoolFor converts a NodePool to a capacity.Pool, as PoolOf does, and sets for which schedulers' pods nodes may be launched there.
 func (all Profiles) PoolFor(np *karpv1.NodePool, class schema.GroupKind) *capacity.Pool {
 	p := PoolOf(np, class)
 	some := true

@@ -19,16 +19,18 @@ import (
 // RollOut is how far the replacement of a pool's drifted nodes has come: the value of objects.AnnotationRollOut, as JSON.
 //
 //	launched -> proved: a node of the template is initialized and has held a pod Ready for long enough
-//	launched -> failed: it has ended before, or takes too long. Nothing is launched before Until
-//	failed -> launched: another one
+//	launched -> failed: the node has ended before that, or takes too long. No other node is launched before Until
+//	failed -> launched: another node is launched
 //	any -> nothing:     the template changes, or no node is drifted any more
 type RollOut struct {
-	// Template stands for what nodes are launched from now, Since is when it was first seen.
+	// Template identifies what nodes of the pool are launched from now (both strings that func Template returns, joined). Since is when this
+	// value was first seen.
 	Template string    `json:"template"`
 	Since    time.Time `json:"since"`
 	// Proved: a node of the template has proved to work.
 	Proved bool `json:"proved,omitempty"`
-	// Canaries are the NodeClaims that were launched to find that out, Launched is when the last of them was.
+	// Canaries are the names of the NodeClaims that were launched to find out whether nodes of the template work. Launched is when the latest of
+	// these was launched.
 	Canaries []string  `json:"canaries,omitempty"`
 	Launched time.Time `json:"launched,omitzero"`
 	// Forgiven: one canary ended without having held a pod. This didn't count as a failure, but the next such end does.
@@ -37,11 +39,11 @@ type RollOut struct {
 	Failed int       `json:"failed,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
 	Why    string    `json:"why,omitempty"`
-	// Again are NodeClaims that drifted soon after their launch, although the template was the same. They are not replaced.
+	// Again has the names of NodeClaims that drifted soon after their launch, although the template was the same. Their nodes are not replaced.
 	Again []string `json:"again,omitempty"`
 }
 
-// RollOutOf returns what is recorded on a pool; false: nothing that can be read.
+// RollOutOf returns the roll-out that is recorded on a pool; false: none is, or it can't be read.
 func RollOutOf(np *karpv1.NodePool) (RollOut, bool) {
 	var out RollOut
 	text, ok := np.Annotations[objects.AnnotationRollOut]

@@ -24,9 +24,11 @@ type StaticObjects struct {
 	Overlays  []*karpv1alpha1.NodeOverlay
 	// Claims are the existing NodeClaims.
 	Claims []*capacity.Claim
-	// Profiles are as in derived.Objects.SetProfiles: their pools and classes are included, and they decide which pods each pool is for.
+	// Profiles are the scheduler profiles' settings about pools: the pools and classes in their arguments are included, and they decide which
+	// pods each pool is for.
 	Profiles []Profile
-	// Limits hold for the nodes of all pools together, as in NewUsage. ManagedBy is the name of the Dovetail whose nodes count against them.
+	// Limits hold for the nodes of all pools together; a resource not listed is not limited. ManagedBy is the name of the Dovetail whose nodes count
+	// against them.
 	Limits    capacity.Resources
 	ManagedBy string
 }

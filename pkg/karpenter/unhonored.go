@@ -6,8 +6,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// UnhonoredBy returns which fields of np have no effect: lost is a field whose user loses something, with what happens instead; idle is one
-// whose missing effect does no harm, with the reason. Both are empty if there are none.
+// UnhonoredBy returns which fields of np have no effect. lost names a field by whose missing effect the user loses something, with what happens
+// instead; idle names a field whose missing effect does no harm, with the reason. Each is empty if there is no such field.
 func UnhonoredBy(np *karpv1.NodePool) (lost, idle string) {
 	if d := np.Spec.Template.Spec.ExpireAfter.Duration; d != nil && *d == 0 {
 		lost = "no effect: spec.template.spec.expireAfter (zero would terminate nodes as soon as they exist: they do not expire)"

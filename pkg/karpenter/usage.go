@@ -16,26 +16,26 @@ import (
 //	reserved (about to be written) -> known (written) -> deleted
 //	        \_ released (it won't be written)
 //
-// It has no lock of its own; the store guards it with the lock of its claims, so that each claim counts exactly once in every state, and two callers who reserve at the same
-// time can't both get what is left.
+// It has no lock of its own; the store guards it with the lock of its claims, so that each claim counts exactly once in every state, and two
+// callers who reserve at the same time can't both get what is left.
 type Usage struct {
-	counted map[string]counted // by claim
+	counted map[string]counted // by the claim's name
 	pools   map[string]*poolUse
-	// limits hold for the claims of all pools together, which take all.
+	// limits hold for the claims of all pools together; all is the sum of what these claims count against the limits.
 	limits, all capacity.Resources
 }
 
-// counted is what one claim adds to the sums of its pool. reserved: the claim is not written yet.
+// counted is what one claim adds to the sums of its pool.
 type counted struct {
 	pool     string
-	takes    capacity.Resources
+	takes    capacity.Resources // what the claim counts against limits
 	launched bool
-	reserved bool
+	reserved bool // the claim is not written yet
 }
 
 // poolUse is the sum of a pool's claims.
 type poolUse struct {
-	// takes counts against limits, has is the capacity of launched claims.
+	// takes is what all claims count against the pool's limits; has is the sum for launched claims only, whose capacity is known.
 	takes, has capacity.Resources
 	claims     int
 }
@@ -82,7 +82,7 @@ func (u *Usage) Drop(name string) {
 	}
 }
 
-// Takes returns what counts against a pool's limits. It must not be changed.
+// Takes returns the resources that a pool's claims count against its limits. The result must not be changed.
 func (u *Usage) Takes(pool string) capacity.Resources {
 	if p := u.pools[pool]; p != nil {
 		return p.takes
@@ -90,7 +90,7 @@ func (u *Usage) Takes(pool string) capacity.Resources {
 	return nil
 }
 
-// Has returns the capacity of a pool's launched claims. It must not be changed.
+// Has returns the sum of the capacity of a pool's launched claims. The result must not be changed.
 func (u *Usage) Has(pool string) capacity.Resources {
 	if p := u.pools[pool]; p != nil {
 		return p.has
@@ -131,8 +131,8 @@ func (u *Usage) OverTotal(c *capacity.Claim) error {
 	return nil
 }
 
-// exceeded returns the first resource, by name, of which more would be used than a limit allows. What asks for nothing of a resource exceeds no
-// limit.
+// exceeded returns the first resource, by name, of which used and asks together would be more than its limit allows. A resource that asks doesn't
+// contain exceeds no limit.
 func exceeded(limits, used, asks capacity.Resources) (name corev1.ResourceName, over bool) {
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		if asks[name] > 0 && used[name]+asks[name] > limits[name] {
@@ -142,8 +142,8 @@ func exceeded(limits, used, asks capacity.Resources) (name corev1.ResourceName, 
 	return "", false
 }
 
-// withSpare returns the limits that hold for a claim: one node more for one that takes the place of another. Otherwise no node could be replaced
-// in static pools whose replicas use up the limit of nodes.
+// withSpare returns the limits that hold for a claim. If the claim's node takes the place of another node of a static pool, the limit on the number
+// of nodes is one higher: otherwise no node could be replaced in a static pool whose replicas use up that limit.
 func withSpare(limits capacity.Resources, c *capacity.Claim) capacity.Resources {
 	most, limited := limits[capacity.ResourceNodes]
 	if !limited || !c.Spare {

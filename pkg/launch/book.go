@@ -37,9 +37,9 @@ type batch struct {
 	offers       []capacity.NodeOffer
 	labels       map[string]string
 	claims       []*capacity.Claim
-	attempt      int
-	// first is the number of the last attempt that was made before this batch began, by an earlier leader or by an earlier try of a
-	// standalone NodeClaim; 0: none.
+	attempt      int // number of the last attempt (fleet request), counted from 1 over all tries of these claims; it is part of the token
+	// first is the number of the last attempt that was made before this batch began, by an earlier leader or in an earlier try of a
+	// standalone NodeClaim; 0: there was none.
 	first     int
 	purpose   capacity.Purpose
 	requester provisioning.Requester
@@ -86,7 +86,7 @@ func (co *committer) book(p *provisioning.Proposal, claims map[string]*capacity.
 	planID := co.namer.randomName("p")
 	placed = slices.Clone(p.Plan.Placements)
 	kept := co.slots.kept(placed, p.Existing)
-	touched := map[string]string{} // claims, by the node's name in the plan
+	touched := map[string]string{} // claims on which new reservations have to be recorded, by the node's name in the plan
 	// What the plan knows of an existing node may be out of date. The ledger may have forgotten the node meanwhile, because it was initialized and
 	// nothing was reserved there: it hasn't heard of later changes then, and won't.
 	co.tracker.states.mu.Lock()

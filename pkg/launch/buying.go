@@ -20,8 +20,8 @@ func (b *purchases) ask(p *provisioning.Proposal, out *provisioning.Outcome) {
 	remove(p.Plan, b.Preview(p), out)
 }
 
-// allow asks for nodes that are bought for no pods what planning asks for the others: which offerings open breakers stop, and whether the purchase
-// is a probe that is due. A probe keeps one node of the plan; if nothing may be bought, the plan keeps none.
+// allow asks the spending guard about nodes that are bought for no pods, as the planner does about others: which offerings open breakers stop, and
+// whether the purchase is a probe that is due. A probe keeps one node of the plan; if nothing may be bought, the plan keeps none.
 func (b *purchases) allow(p *provisioning.Proposal, out *provisioning.Outcome) {
 	first, workloads := p.Plan.Nodes[0], []guard.Workload{p.Workload}
 	node, held := b.spending.ForPool(first.Pool, first, p.Workload)
@@ -44,7 +44,7 @@ func (b *purchases) allow(p *provisioning.Proposal, out *provisioning.Outcome) {
 	out.Why, out.Paused = held.Why, held.None
 }
 
-// wantedOn returns what each new node is bought for: workloads, and pods that exist.
+// wantedOn returns, by the ID of each new node, the workloads that it is bought for and, of those pods that exist already, the workload of each.
 func (b *purchases) wantedOn(p *provisioning.Proposal) (map[string][]guard.Workload, map[string]map[types.UID]guard.Workload) {
 	pod := p.Terms.Pod
 	if pod == nil {

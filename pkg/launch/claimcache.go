@@ -13,7 +13,7 @@ import (
 type claimCache struct {
 	ClaimLog
 	mu    sync.Mutex
-	local map[string]*capacity.Claim // never changed, only replaced
+	local map[string]*capacity.Claim // by name; a claim in it is never changed, only replaced by a changed copy
 }
 
 // remember stores a claim that is about to be written.
@@ -38,7 +38,7 @@ func (cl *claimCache) keep(c *capacity.Claim) {
 	cl.local[c.Name] = c
 }
 
-// promise adds to the reservations that are to be recorded on a claim. It returns false when the claim is gone.
+// promise adds slots to the reservations that are to be recorded on a claim. It returns false when the claim is gone.
 func (cl *claimCache) promise(name string, slots []capacity.Slot) bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -117,8 +117,8 @@ func (cl *claimCache) lives(c *capacity.Claim) bool {
 	return now != nil && !now.Deleting && now.UID == c.UID
 }
 
-// union returns a with those slots of b that a doesn't have. A slot is identified by its Order: which pod of its class it names depends on
-// which pod arrives first, and may change.
+// union returns a with those slots of b that a doesn't have. Two slots are the same if they have the same place in plan order (Order). The pod
+// that a slot names doesn't identify it: it depends on which pod of the class arrives first, and may change.
 func union(a, b []capacity.Slot) []capacity.Slot {
 	have := map[int]bool{}
 	for _, s := range a {

@@ -26,8 +26,8 @@ type ClaimEvents struct {
 	relief       *limits.Relief
 
 	mu      sync.Mutex
-	dying   map[string]string // the pools of claims that are being deleted, as already noticed
-	givenUp map[string]string // claims that liveness gives up, and why
+	dying   map[string]string // the pool of each claim whose deletion ClaimGone has been told of, by the claim's name
+	givenUp map[string]string // why liveness gives a claim up, by the claim's name
 }
 
 // ClaimChanged hears of a NodeClaim, new or changed. It returns at once.

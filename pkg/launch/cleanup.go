@@ -54,8 +54,8 @@ func (cl *cleanup) end(ctx context.Context, claim, uid string) {
 	cl.triggers.Recount()
 }
 
-// drop is cancel for a claim of the last leader, which may have recorded a launch that isn't seen yet: then the claim stays, and is returned
-// as the API server has it.
+// drop deletes a claim of the last leader that no pod needs, unless the API server shows a launch on it that the cache doesn't show yet: then
+// the claim stays, and is returned as the API server has it.
 func (cl *cleanup) drop(ctx context.Context, claim string) (launched *capacity.Claim, err error) {
 	if launched, err = cl.claims.Drop(ctx, claim); launched == nil && err == nil {
 		cl.forget(claim)
@@ -64,7 +64,7 @@ func (cl *cleanup) drop(ctx context.Context, claim string) (launched *capacity.C
 	return launched, err
 }
 
-// fail ends claims whose launch has failed, unless their requester keeps them, and returns their pods to the planner.
+// fail ends claims whose launch has failed, unless their requester keeps them. Their pods are planned anew, without back-off if exhausted is set.
 func (cl *cleanup) fail(ctx context.Context, by provisioning.Requester, claims []*capacity.Claim, reason, why string, exhausted bool) {
 	logger := klog.FromContext(ctx)
 	why = objects.OneLine(why)
@@ -119,10 +119,10 @@ func (cl *cleanup) EndUnused(ctx context.Context, claims []string) {
 
 // forget drops all that is remembered of a claim that is gone, or that won't be written.
 func (cl *cleanup) forget(name string) {
-	cl.spending.Ended(name, false) // no verdict so far: it never had an instance
+	cl.spending.Ended(name, false) // if the guard has no verdict about the claim yet, it gets none: there never was an instance
 	pool := cl.claims.forget(name)
 	cl.orders.forget(name)
-	cl.statics.Forget(name) // after the claim: a reader that finds no ending claim of the name must not find the claim afterwards
+	cl.statics.Forget(name) // after claims.forget: once statics no longer says that the claim is ending, no reader must find the claim
 	if pool != "" {
 		cl.relief.ClaimEnded(pool)
 	}

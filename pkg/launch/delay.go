@@ -13,14 +13,14 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
-// delays reports why launches fail that are tried again. Safe for concurrent use.
+// delays reports why launch calls fail while they are still repeated. Safe for concurrent use.
 type delays struct {
 	claims   *claimCache
 	calls    *calls
 	refusals *provisioning.Refusals
 
 	mu     sync.Mutex
-	byPool map[string]string // as last reported
+	byPool map[string]string // the reason last reported in an event on each pool, by its name
 }
 
 // reasonLaunchDelayed is the reason of events and conditions about a failed launch call that may work when it is repeated.
@@ -56,7 +56,7 @@ func (d *delays) delayed(ctx context.Context, rec *capacity.LaunchBatch, claims 
 	if news && rec.Pool != "" {
 		d.claims.TellPool(rec.Pool, corev1.EventTypeWarning, reasonLaunchDelayed, "launches fail, and are tried again: "+why)
 	}
-	d.calls.each(ctx, len(claims), func(i int) { // before the next call: if that works, its records must not be overwritten by this one
+	d.calls.each(ctx, len(claims), func(i int) { // before the next launch call, because this must not overwrite what that records
 		if err := d.claims.RecordRefused(ctx, claims[i].Name, reasonLaunchDelayed, why, true); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(3).Info("Could not record why a launch is delayed", "nodeClaim", claims[i].Name, "err", err)
 		}

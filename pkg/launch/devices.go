@@ -29,7 +29,7 @@ func (tr *NodeTracker) resourceSlice(s *resourcev1.ResourceSlice, gone bool) {
 	}
 }
 
-// DevicesOfClaim hears of a claim. It says which instance type a node has: what the node has published then holds for new nodes of that type, too.
+// DevicesOfClaim hears of a claim, which says what instance type a node has: new nodes of the type are expected to get the devices of that node.
 func (tr *NodeTracker) DevicesOfClaim(c *capacity.Claim, gone bool) {
 	if tr.states.devices.ClaimChanged(c, gone) {
 		tr.triggers.Changed()
@@ -63,7 +63,7 @@ func (tr *NodeTracker) devicesOn(node string) {
 				current = nil
 			}
 			tr.states.mu.Unlock()
-			o = current // nil: it is done, or the node is gone
+			o = current // the Node changed meanwhile, so again with the new one; nil: it is done, or the node is gone
 		}
 	}
 }

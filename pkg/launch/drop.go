@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// drop deletes claims of which no launch is recorded, and returns those whose launch the API server knows, as it has them. Nothing is planned
-// before it returns: claims about which there is no answer for a while are left to dropLater.
+// drop deletes claims on which the cache shows no launch. If the API server shows a launch on one, drop returns that claim instead, as the API
+// server has it. Nothing is planned before drop returns, so claims about which there is no answer for a while are left to dropLater.
 func (r *recovery) drop(ctx context.Context, claims []*capacity.Claim) []*capacity.Claim {
 	r.unanswered.Add(claims)
 	started := r.calls.clock.Now()
@@ -27,8 +27,8 @@ func (r *recovery) drop(ctx context.Context, claims []*capacity.Claim) []*capaci
 	return r.unanswered.Take()
 }
 
-// dropLater asks again until there is an answer about every claim. The planner takes over those that were launched (Readopt). Their pods may
-// have been planned for meanwhile: a launch that was recorded and not made is not made for pods that don't need it any more.
+// dropLater asks again until there is an answer about every claim. The planner's goroutine takes over the claims that were launched (Readopt).
+// Their pods may have been planned for elsewhere meanwhile: a launch that was recorded but not made is then not made any more.
 func (r *recovery) dropLater(ctx context.Context) {
 	for names := r.unanswered.Names(); len(names) > 0 && r.calls.sleep(ctx, maxRetry); names = r.unanswered.Names() {
 		r.ownership.pause(ctx)

@@ -106,7 +106,7 @@ func (f *finisher) finishNode(ctx context.Context, by provisioning.Requester, c 
 	}
 	node := f.nodes.NodeFor(c, inst, nil)
 	if !inst.NameUnsure {
-		// Before the filters, which may have to look at many nodes first: the kubelet may register before they have answered.
+		// Before the filters run, which may have to look at many nodes: the kubelet may register before they have answered.
 		f.tracker.named(c.Name, node.Name, node.Spec.ProviderID)
 	}
 	f.refilter(ctx, c, node)
@@ -171,8 +171,8 @@ func (f *finisher) awaitName(ctx context.Context, inst capacity.Instance) (capac
 	}
 }
 
-// awaitType waits until the catalog knows the instance's type, which it may not yet after a restart: a Node without capacity would be worse
-// than a late one.
+// awaitType waits until the catalog knows the instance's type. Soon after a restart it may not know the type yet, and a Node without capacity
+// would be worse than a late one. It returns false if the claim ends first.
 func (f *finisher) awaitType(ctx context.Context, c *capacity.Claim, inst capacity.Instance) bool {
 	for len(c.Allocatable) == 0 {
 		if t, _ := f.typeOf(c, inst); t != nil {

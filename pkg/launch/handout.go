@@ -43,9 +43,9 @@ func (b *batchLauncher) handOut(ctx context.Context, rec *capacity.LaunchBatch, 
 	return without
 }
 
-// batchOwners returns the owners of a batch's instances, from its claims as they are now: those waiting here, those being deleted on which
-// the batch is recorded, and those with an instance, now or before. All others have been given up by this process and are about to be
-// deleted, or their termination looks for no instance of this batch.
+// batchOwners returns which claims may own instances of a batch: claims that wait for one here, claims that are being deleted and have the batch
+// on record, and claims that have an instance, now or after the restart. Any other claim of the batch has been given up by this process and
+// is about to be deleted, or is being deleted and its termination looks for no instance of this batch.
 func (b *batchLauncher) batchOwners(rec *capacity.LaunchBatch, waiting, before []*capacity.Claim) *capacity.InstanceOwners {
 	claims := slices.DeleteFunc(slices.Clone(before), func(c *capacity.Claim) bool { return c.ProviderID == "" })
 	here := map[string]*capacity.Claim{}

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// What the controllers use of their neighbours.
+// What the controllers use of other packages.
 
 // Cloud launches instances. InstanceTypes answers from memory; every other call may take long and has its own deadline.
 type Cloud interface {
@@ -50,7 +50,7 @@ type ClaimLog interface {
 	NodeClassEnds(ctx context.Context, name string) (reason, why string, err error)
 	// Take adds our finalizer to a standalone NodeClaim, and records what it counts for, before it is launched.
 	Take(ctx context.Context, c *capacity.Claim) error
-	// RecordRefused records on a claim why nothing is launched for it; again: the launch will be tried again.
+	// RecordRefused records on a claim why nothing is launched for it. again says that the launch will be tried again.
 	RecordRefused(ctx context.Context, name, reason, message string, again bool) error
 	// RecordBatch, RecordLaunched and RecordLaunchFailed write to this very claim: if another claim has its name now, they return a NotFound error.
 	RecordBatch(ctx context.Context, c *capacity.Claim, w capacity.LaunchBatch) error
@@ -67,8 +67,8 @@ type ClaimLog interface {
 	// Drop deletes a claim unless the API server, asked past every cache, has a launch recorded on it: then it returns the claim as it is
 	// there, and so does Claim from then on.
 	Drop(ctx context.Context, name string) (launched *capacity.Claim, err error)
-	// StaticClaims asks the API server, past every cache, how many nodes a static pool wants and which claims it has; the value is true for
-	// those that are being deleted. there is false if the pool is gone or being deleted.
+	// StaticClaims asks the API server, past every cache, how many nodes a static pool wants and which claims it has, by name; true marks a
+	// claim that is being deleted. there is false if the pool is gone or being deleted.
 	StaticClaims(ctx context.Context, pool string) (replicas int64, there bool, claims map[string]bool, err error)
 	// TaintSeen records that a new node of a pool's claim got a NoExecute taint that the claim doesn't declare. ExpectedTaints returns the
 	// taints that nodes of the pool are known to get. Both answer from memory.

@@ -37,16 +37,16 @@ type batchLauncher struct {
 
 const (
 	launchTimeout = capacity.LaunchTimeout
-	// maxAttempts bounds the attempts of a launch batch while its offerings run out one after the other.
+	// maxAttempts bounds the number of fleet requests for a launch batch while its offerings run out one after the other.
 	maxAttempts = 20
 	firstRetry  = 200 * time.Millisecond
 	maxRetry    = 10 * time.Second
 )
 
-// launch carries out a launch batch. If the cloud had no capacity for its offerings the last time, only one of its claims is launched at
-// first (one).
+// launch carries out a launch batch. If the cloud had no capacity for any of its offerings at the last try, only one of its claims is
+// launched at first, as a test.
 //
-//  1. From here on the claims can't be cancelled; those that no pod needs any more are left out.
+//  1. Leave out the claims that no pod needs any more. The others can't be cancelled from here on.
 //  2. Write the claims: they are the intent log. A crash before the next step leaves claims without a token, which a
 //     restart deletes.
 //  3. Prepare the request and record it, with its token, on every claim of the batch. A crash from here on is repaired
@@ -101,8 +101,8 @@ func (b *batchLauncher) carry(ctx context.Context, w *batch) {
 	}
 }
 
-// write creates the claims on the API server, and takes those that users have written: they get our finalizer, and what they count for is
-// recorded. Claims that can't be written are not launched.
+// write creates the claims on the API server. A claim that a user has written exists already: it gets our finalizer, and a record of what it
+// counts for with the spending guard. Claims that can't be written are not launched.
 func (b *batchLauncher) write(ctx context.Context, w *batch) {
 	made := make([]*capacity.Claim, len(w.claims))
 	var slots map[string][]capacity.Slot
@@ -132,8 +132,8 @@ func (b *batchLauncher) write(ctx context.Context, w *batch) {
 	w.claims = slices.DeleteFunc(made, func(c *capacity.Claim) bool { return c == nil })
 }
 
-// prepare builds the request and records it on the claims. Claims that it can't be recorded on are left out; if none is left, the batch
-// ends.
+// prepare builds the fleet request and records it on every claim of the batch. A claim on which it can't be recorded fails and leaves the
+// batch. It returns false if the batch is over: no claim is left, or no request can be built.
 func (b *batchLauncher) prepare(ctx context.Context, w *batch) (capacity.LaunchBatch, bool) {
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool { return !b.claims.lives(c) }) // deleted meanwhile
 	w.claims = slices.DeleteFunc(w.claims, func(c *capacity.Claim) bool {
@@ -187,7 +187,7 @@ func (b *batchLauncher) prepare(ctx context.Context, w *batch) (capacity.LaunchB
 	return rec, true
 }
 
-// again prepares once more for the claims that are left.
+// again prepares a new request for the claims that are left after some have failed.
 func (b *batchLauncher) again(ctx context.Context, w *batch, rec *capacity.LaunchBatch) bool {
 	r, ok := b.prepare(ctx, w)
 	*rec = r

@@ -16,9 +16,9 @@ const (
 	firstLook = time.Second
 )
 
-// launched returns the instances that earlier calls have launched under the batch's token. It repeats the search until there is one for
-// each claim, or until showLag is over, when the cloud must have shown them. As long as none is visible, no others may be launched under another
-// token: these may exist. Only this launch batch waits. If the last search fails, it is unknown what was launched, and launched returns the error.
+// launched returns the instances that earlier calls have launched under the batch's token. It repeats the search until there is one for each claim,
+// or until showLag is over, when the cloud must have shown them. Before that nothing may be launched for these claims under another token, because
+// their instances may exist. Only this batch waits. If the last search fails, it is unknown what was launched, and launched returns the error.
 func (b *batchLauncher) launched(ctx context.Context, rec capacity.LaunchBatch) ([]capacity.Instance, error) {
 	began := b.calls.clock.Now()
 	for wait := firstLook; ; wait *= 2 {

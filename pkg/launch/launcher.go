@@ -28,13 +28,13 @@ const logPatience = 5 * time.Second
 // Config holds the settings of a Launcher.
 type Config struct {
 	Cluster string // part of every launch batch token
-	// A burst is planned when it has settled, which is looked at after each third of BatchIdle, or at the latest BatchMax after its first pod.
+	// A burst of pods is planned when no more pods arrive, which is checked after each third of BatchIdle, at the latest BatchMax after its first.
 	BatchIdle, BatchMax time.Duration
 	// MaxInFlight caps the claims that are not initialized yet.
 	MaxInFlight int
 	// NamespaceSelector selects the namespaces whose pods may cause launches; nil: all.
 	NamespaceSelector labels.Selector
-	// Parallel is how many API and cloud calls of launches run at once. A quarter as many may run besides for cleanup and records.
+	// Parallel is how many API and cloud calls of launches may run at once. For cleanup and records a quarter as many may run in addition.
 	Parallel int
 	Plan     capacity.Options
 }
@@ -53,7 +53,7 @@ type Launcher struct {
 	restored    chan struct{} // closed when the reservations of an earlier leader are in the ledger
 }
 
-// Parts holds the neighbours of the controllers.
+// Parts holds what the controllers of this package use of other packages.
 type Parts struct {
 	Clock          clock.WithTicker
 	Reservations   *reservations.Ledger
@@ -62,7 +62,7 @@ type Parts struct {
 	Claims         ClaimLog
 	World, Recheck provisioning.World
 	Planner        provisioning.Planner
-	// Rooms makes plans without pools, which buy nothing. It is another Planner because a Planner remembers the catalog of its last plan.
+	// Rooms plans without pools, so that its plans buy nothing. It is a second Planner because a Planner remembers the catalog of its last plan.
 	Rooms   provisioning.Planner
 	Nodes   NodeBuilder
 	Cluster Cluster
@@ -70,14 +70,14 @@ type Parts struct {
 	Events  provisioning.Recorder
 	Pending *pending.Pods
 	Owners  *pending.Owners
-	// Settled reports whether a plan may be made after demand has been quiet for a time, from memory; nil: after the whole window. See
-	// pending.Arrivals.
+	// Settled reports whether a plan may be made when no pod has arrived for the time quiet of the batching window; it makes no call. nil: a plan
+	// is made only after the whole window.
 	Settled func(quiet, window time.Duration) bool
 	Gangs   provisioning.Gangs // nil: no plugin handles groups
 	Daemons func() []*capacity.DaemonSet
-	Judge   staticpool.Judge
-	// Spare reports whether a static pool is to have one node more than its replicas, to take the place of another, and whether that is known
-	// yet; nil: none is.
+	Judge   staticpool.Judge // what ending a pod costs, and whether the pod protects its node; nil: each pod costs 1 and protects none
+	// Spare reports whether a static pool is to have one node more than its replicas, which takes the place of a drifted one (wanted), and
+	// whether that can be told yet (known). nil: no pool is.
 	Spare func(pool string) (wanted, known bool)
 	// Spending is asked before anything is bought; nil: there is no guard.
 	Spending *spending.Guard
@@ -221,7 +221,7 @@ func (l *Launcher) Restored() <-chan struct{} { return l.restored }
 
 // Run plans and launches until ctx ends, then waits until everything under way has stopped. Only the leader runs it.
 //
-//  1. In the background: open gates, cancel claims, tick.
+//  1. In the background: carry out the ledger's effects (open gates, cancel claims), and tell it the time once in a while.
 //  2. Read the intent log, and resume what an earlier leader left: claims without instances, instances without nodes,
 //     reservations. Until the log can be read, and as long as another controller owns the nodes, nothing is launched, and
 //     events on the waiting pods say why.

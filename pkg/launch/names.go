@@ -37,8 +37,8 @@ func (n *namer) randomName(prefix string) string {
 	return prefix + "-" + string(b)
 }
 
-// token returns the client token of a launch batch. It depends on the claims and the attempt only, so that a restarted process computes the
-// same one.
+// token returns the client token of a launch batch. It depends only on the cluster, the claims and the number of the attempt, so that a
+// restarted process computes the same token.
 func (n *namer) token(claims []*capacity.Claim, attempt int) string {
 	uids := make([]string, 0, len(claims))
 	for _, c := range claims {

@@ -37,7 +37,7 @@ func (s *nodeStates) comingUp(before, now *corev1.Node) bool {
 	return s.nodeClass.Managed(now) && (before == nil || before.Labels[labelInitialized] != "true")
 }
 
-// roomier reports whether pods may fit on the node that did not before.
+// roomier reports whether pods that did not fit on the node before may fit now.
 func roomier(before, now *corev1.Node) bool {
 	if before == nil {
 		return true

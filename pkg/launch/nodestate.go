@@ -31,7 +31,7 @@ type NodeTracker struct {
 	spending     *spending.Guard
 	triggers     *provisioning.Triggers
 	states       nodeStates
-	live         atomic.Bool // Run has begun: the ledger hears of claims and nodes
+	live         atomic.Bool // this process leads (Launcher.Run has begun)
 }
 
 // Labels that show how far a managed node's lifecycle has come.
@@ -48,12 +48,12 @@ type nodeStates struct {
 	mu      sync.Mutex
 	drivers map[string]drivers           // by Node name
 	seen    map[string]ledger.NodeStatus // managed nodes that are in the scheduler's cache
-	objects map[string]*corev1.Node      // the same nodes
+	objects map[string]*corev1.Node      // the Node objects of the nodes in seen, by name
 	storage *storage.Capacities
 	devices *devices.Source // nil: dynamicResources is off
-	// usable are the shapes of which a pod could use the devices that have been published for a node, by Node name; see lockKnowing.
+	// usable holds, by Node name, the shapes of ResourceClaims that a pod could get from the devices published for the node.
 	usable map[string][]string
-	taints func(*corev1.Node) []corev1.Taint
+	taints func(*corev1.Node) []corev1.Taint // those that the API shows, also if they are hidden from the scheduler
 	// expected returns the taints that nodes of a pool get although the pool doesn't declare them.
 	expected  func(pool string) []corev1.Taint
 	nodeClass capacity.NodeClassLabel
@@ -99,11 +99,11 @@ func (s *nodeStates) status(n *corev1.Node) ledger.NodeStatus {
 	return s.statusLocked(n, usable)
 }
 
-// lockTries is how often the devices of a node are counted without the lock while they change.
+// lockTries is how often a node's devices are counted before mu is taken. If they have changed during each count, they are counted under mu.
 const lockTries = 3
 
-// lockKnowing takes mu, and returns the shapes of which a pod could use the devices that have been published for the node. Counting them may take
-// seconds, in which no other node's events must wait, so it is done before. What is returned is as new as the last call of SliceChanged.
+// lockKnowing locks mu, and returns the shapes of ResourceClaims that a pod could get from the node's published devices, as far as SliceChanged was
+// called for them. Counting may take seconds, in which no other node's events must wait, so it is done before mu is locked.
 func (s *nodeStates) lockKnowing(n *corev1.Node) (usable []string) {
 	if s.devices == nil || !s.nodeClass.Managed(n) {
 		s.mu.Lock()
@@ -148,8 +148,8 @@ func (s *nodeStates) statusLocked(n *corev1.Node, usable []string) ledger.NodeSt
 	}
 }
 
-// ofMachine returns the instance's Nodes in the scheduler's cache: none, its own, or that and one that was created ahead under a name that
-// the kubelet didn't register with.
+// ofMachine returns the names of the instance's Nodes in the scheduler's cache. There may be none or one, or two if the kubelet registered
+// under another name than the Node that was created ahead of it.
 func (s *nodeStates) ofMachine(providerID string) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,8 +221,8 @@ func (tr *NodeTracker) NodeUncached(n *corev1.Node) {
 	}
 }
 
-// Close cordons a Node whose termination has begun from this moment on, and reports whether pods that were let through before are still being bound
-// there; see ledger.Close. A Node that the scheduler's cache doesn't have gets no pods, or shows that it is terminating when it is added.
+// Close cordons a Node in the ledger when its termination begins, and reports whether pods that were let through before are still being bound there.
+// A Node that the scheduler's cache doesn't have gets no pods; should the cache get it later, the Node itself shows that it is terminating.
 func (tr *NodeTracker) Close(name, providerID string) (bindsInFlight bool) {
 	tr.states.mu.Lock()
 	defer tr.states.mu.Unlock() // until the end: if the cache lost the Node meanwhile, the cordon would never be lifted

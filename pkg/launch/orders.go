@@ -23,7 +23,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/staticpool"
 )
 
-// orderBook knows which standalone NodeClaims are being launched, and when the others are tried again. Safe for concurrent use.
+// orderBook knows which orders (standalone NodeClaims) are being launched, and when the others are tried again. Safe for concurrent use.
 type orderBook struct {
 	claims   *claimCache
 	spending *spending.Guard
@@ -31,7 +31,7 @@ type orderBook struct {
 	calls    *calls
 
 	mu     sync.Mutex
-	orders map[string]*order // by claim
+	orders map[string]*order // by the claim's name
 }
 
 // standalone launches the NodeClaims that users have written. It has a goroutine of its own, and one for each launch.
@@ -70,9 +70,9 @@ const reasonPaused = "Paused"
 //	        +--------+
 type order struct {
 	uid   string
-	busy  bool // a goroutine is launching it, or has launched it
-	tries int
-	next  time.Time // no retry before
+	busy  bool      // a goroutine is launching it, or has launched it
+	tries int       // launches that were refused or have failed
+	next  time.Time // the earliest time of the next try
 }
 
 // serveOrders launches standalone NodeClaims, each as a launch batch of its own.
@@ -137,7 +137,7 @@ func (b *orderBook) begin(c *capacity.Claim) bool {
 //  3. Delete a claim that another provisioner made for pods: they are planned for anew.
 //  4. Delete a claim whose node class doesn't exist, or is not ready as another controller reports.
 //  5. Find the offerings that it can be launched as.
-//  6. Propose it: it is launched as a launch batch of its own, under the rules of any other.
+//  6. Propose it: it is launched as a launch batch of its own, after the same checks of limits and spending as nodes for pods.
 func (s *standalone) order(ctx context.Context, c *capacity.Claim) {
 	if why := c.Order.Invalid; why != "" {
 		s.orders.refuseOrder(ctx, c, "Invalid", why, false)
@@ -221,8 +221,8 @@ func (s *standalone) withoutClass(ctx context.Context, c *capacity.Claim, why st
 	s.cleanup.end(ctx, c.Name, c.UID)
 }
 
-// resolve finds the offerings that a standalone NodeClaim can be launched as, or returns which field asks for something that can't be had;
-// again: it may work later.
+// resolve finds the offerings that a standalone NodeClaim can be launched as. If there are none, n is nil, why says which field asks for
+// something that can't be had, and again reports whether a later try may succeed without a change of the claim.
 func (s *standalone) resolve(c *capacity.Claim) (n *capacity.PlannedNode, reason, why string, again bool) {
 	const incompatible = "NoCompatibleInstanceTypes"
 	pool := &capacity.Pool{Name: c.Pool, NodeClass: c.NodeClass, Labels: c.Labels, Requirements: c.Order.Requirements,
@@ -289,10 +289,10 @@ func (b *orderBook) Failed(ctx context.Context, c *capacity.Claim, reason, why s
 	return stays
 }
 
-// refuseOrder records on a standalone NodeClaim why it isn't launched, and schedules a retry. again: the reason may go away without a
-// change of the claim.
+// refuseOrder records on a standalone NodeClaim why it isn't launched, and schedules a retry. again says whether the reason may go away
+// without a change of the claim.
 func (b *orderBook) refuseOrder(ctx context.Context, c *capacity.Claim, reason, why string, again bool) {
-	b.spending.Ended(c.Name, false) // if it was bought already, nothing was launched
+	b.spending.Ended(c.Name, false) // the guard may have counted it as bought already, but nothing was launched
 	b.mu.Lock()
 	o := b.orders[c.Name]
 	if o == nil || o.uid != c.UID {

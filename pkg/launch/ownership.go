@@ -24,7 +24,7 @@ type Ownership struct {
 	triggers     *provisioning.Triggers
 	calls        *calls
 
-	holds    func() error // as Hold
+	holds    func() error // returns why nothing may be launched because another controller owns nodes and claims, or nil
 	wasHeld  atomic.Bool  // another controller has owned nodes and claims since they were last read
 	troubled atomic.Bool  // demand was refused because the intent log is broken
 }
@@ -40,7 +40,7 @@ func (o *Ownership) Hold() error { return o.holds() }
 // LogBroken hears that demand was refused because the intent log is broken. It is planned for again once that is over.
 func (o *Ownership) LogBroken() { o.troubled.Store(true) }
 
-// lookAtLog has demand planned for again that was refused because the intent log was broken, once it isn't.
+// lookAtLog has the planner run again once the intent log is readable, if demand was refused because it wasn't.
 func (o *Ownership) lookAtLog() {
 	if o.troubled.Load() && o.claims.Problem() == nil {
 		o.troubled.Store(false)
@@ -54,8 +54,8 @@ func (o *Ownership) HoldChanged() {
 	o.triggers.Changed()
 }
 
-// TakesOver reports whether another controller owned nodes and claims until now, and what it has launched hasn't been taken over (readopt).
-// Nothing may be planned before, because it would be bought a second time; the planner looks again at once.
+// TakesOver reports whether another controller owned nodes and claims until now, and the nodes that it has launched are not in the ledger yet
+// (Readopt adds them). Until then nothing may be planned, because those nodes would be bought a second time; the planner tries again at once.
 func (o *Ownership) TakesOver() bool {
 	if !o.wasHeld.Load() {
 		return false
@@ -64,8 +64,8 @@ func (o *Ownership) TakesOver() bool {
 	return true
 }
 
-// free waits until no other controller owns nodes and claims, and calls held once it is known that one does. Pods that need capacity meanwhile are
-// refused with the reason.
+// free waits until no other controller owns nodes and claims. While it is known that one does, it calls held again and again, and refuses
+// pods that need capacity, with the reason. It returns false if ctx ends first.
 func (o *Ownership) free(ctx context.Context, held func()) bool {
 	for why := o.Hold(); why != nil; why = o.Hold() {
 		if !errors.Is(why, capacity.ErrOwnerUnknown) {
@@ -97,8 +97,8 @@ func (o *Ownership) pause(ctx context.Context) (waited bool) {
 	return waited
 }
 
-// held fails the claims of a launch batch whose next call must not be made because another controller owns nodes and claims now. Their pods
-// learn the reason when they are planned for again.
+// held reports whether another controller owns nodes and claims now, so that a launch batch's next call must not be made. If so it fails the
+// batch's claims. Their pods get the reason when they are planned for again.
 func (o *Ownership) held(ctx context.Context, w *batch) bool {
 	why := o.Hold()
 	if why != nil {

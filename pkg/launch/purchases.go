@@ -35,15 +35,15 @@ type purchases struct {
 	types        func(nodeClass string) ([]*capacity.InstanceType, error)
 	maxInFlight  int // caps the claims that are not initialized yet; 0: any number
 
-	// mu is held from asking the spending guard until it has recorded what is bought and the ledger has it, so that no two goroutines buy
-	// the same probe or the same rest of a budget. It is taken before all other locks; no slow call is made under it.
+	// mu is held from the question to the spending guard until the guard and the ledger have what is bought, so that no two goroutines buy
+	// the same probe or spend the same dollars of a budget. It is taken before all other locks; no slow call is made under it.
 	mu sync.Mutex
 }
 
-// buy reserves what a proposal asks for, and has it written to the ledger before anything else is bought: the ledger counts claims in
-// flight. If the node of a probe can't be bought, nothing of its plan is written to the ledger: its pods stay queued.
+// buy reserves what a proposal asks for, and has book write it to the ledger before anything else is bought, because the next purchase reads
+// the number of claims in flight from the ledger. If the node of a probe can't be bought, nothing of its plan is written: its pods stay queued.
 func (b *purchases) buy(p *provisioning.Proposal, book func(claims map[string]*capacity.Claim)) provisioning.Outcome {
-	want := b.wantOfSpot(p) // it looks at the whole catalogue, so not under the lock; what is removed from the plan then doesn't matter
+	want := b.wantOfSpot(p) // before the lock, because it looks at the whole catalogue; nodes that are removed from the plan later do no harm
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := b.reserve(p, want)
@@ -53,19 +53,19 @@ func (b *purchases) buy(p *provisioning.Proposal, book func(claims map[string]*c
 	return out
 }
 
-// reserve makes the claims of a proposal's nodes, counts them against the limits of their pools and of all pools, and records them with the spending guard.
-// It removes from the plan the nodes that can't be bought: those that the guard stops, those that exceed the number of claims in flight, and
-// those for which less is left of these limits than when the plan was made, because others have used it or the limit was lowered. What
-// remains has not been verified without them.
+// reserve makes the claims of a proposal's nodes, counts them against the limits of their pools and of all pools, and records them with the
+// spending guard. It removes from the plan the nodes that can't be bought: nodes that the guard stops, nodes that exceed the allowed number of
+// claims in flight, and nodes that exceed a limit because it was lowered or used up after the plan was made. The filters have not verified
+// that the rest of the plan holds without the removed nodes.
 //
-// forSpot are the nodes that are bought on demand for want of spot capacity, by ID.
+// forSpot has the IDs of planned nodes that are bought on demand because no spot capacity is available.
 func (b *purchases) reserve(p *provisioning.Proposal, forSpot map[string]bool) provisioning.Outcome {
 	plan, out := p.Plan, provisioning.Outcome{Claims: map[string]*capacity.Claim{}}
 	asked := len(plan.Nodes)
 	b.ask(p, &out)
 	b.fit(p, &out)
 	var made []*capacity.Claim
-	var nodes []*capacity.PlannedNode // of the claims that are made
+	var nodes []*capacity.PlannedNode // nodes[i] is the node of made[i]
 	for _, n := range plan.Nodes {
 		c := p.Claims[n.ID]
 		if c == nil {

@@ -38,11 +38,11 @@ type recovery struct {
 
 // left is what an earlier leader left undone.
 type left struct {
-	drop     []*capacity.Claim // no launch of them is recorded
-	finish   []*capacity.Claim // they have an instance and no Node
-	batches  records.Batches
-	pending  map[string][]*capacity.Claim // token -> claims without instance
-	promises int
+	drop     []*capacity.Claim            // claims on which no launch is recorded
+	finish   []*capacity.Claim            // claims with an instance and without a Node
+	batches  records.Batches              // the launch batches that the claims record
+	pending  map[string][]*capacity.Claim // claims whose launch is recorded and whose instance isn't, by the token of their launch batch
+	promises int                          // number of reservations that are restored
 }
 
 // recover resumes what an earlier leader left. The claims are the record:
@@ -54,10 +54,10 @@ type left struct {
 //   - with a Node that isn't initialized, or was initialized just now, or whose drivers have yet to publish storage that its pods wait for: its
 //     reservations are restored.
 //
-// The cache may be behind the last leader's writes: a claim that is not deleted, because the API server knows of its launch, is resumed as
-// the API server has it. Nothing is launched that was launched before, and nothing is planned before recover returns, unless the API server
-// has no answer about a claim for a while: then it is asked again beside the plans (drop). done is called when the ledger has the
-// reservations that the cache shows.
+// The cache may not show the last leader's latest writes yet. So a claim without a token in the cache is deleted only if the API server shows no
+// launch of it either; otherwise the claim is resumed as the API server has it. Nothing is launched twice, and nothing is planned before recover
+// returns. It returns without an answer about a claim only if the API server gives none for a while: then it is asked again while plans are made
+// (drop). done is called when the ledger has the reservations that the cache shows.
 func (r *recovery) recover(ctx context.Context, done func()) {
 	claims := r.claims.Claims()
 	slices.SortFunc(claims, func(a, b *capacity.Claim) int { return cmp.Compare(a.Name, b.Name) })
@@ -78,7 +78,7 @@ func (r *recovery) recover(ctx context.Context, done func()) {
 	r.resume(ctx, late, claims)
 }
 
-// restore puts the claims' nodes and reservations back into the ledger, and returns what is left to do.
+// restore puts the claims' nodes and reservations back into the ledger, and returns the claims to delete and those without instance or Node.
 func (r *recovery) restore(ctx context.Context, claims []*capacity.Claim) left {
 	out := left{batches: records.BatchesOf(claims), pending: map[string][]*capacity.Claim{}}
 	orders := records.OrdersOf(slices.Concat(claims, r.claims.Claims()))
@@ -127,7 +127,7 @@ func (r *recovery) resume(ctx context.Context, l left, all []*capacity.Claim) {
 	}
 	for token, cs := range l.pending {
 		r.calls.wg.Go(func() {
-			_ = panics.Catch(ctx, "launch", func() error { // logged by Catch: it would end the next leader, too
+			_ = panics.Catch(ctx, "launch", func() error { // Catch logs the panic: without it this would end the next leader, too
 				r.resumption.resume(ctx, l.batches.Called(token), cs, all)
 				return nil
 			})

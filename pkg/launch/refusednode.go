@@ -40,9 +40,9 @@ func refusesNode(err error) bool {
 	}
 }
 
-// nodeRefused handles a Node that the API server has refused with err since then. The first time it records an event on the claim. made:
-// the kubelet has created the Node itself. left is how long to go on trying; it is 0 when there is nothing more to do, because the kubelet
-// registered under another name, which the lifecycle controller reports, or because the claim has been given up.
+// nodeRefused handles a Node whose creation the API server refuses with err, since the time since. On the first refusal it records an event on
+// the claim. made is true if the kubelet has created the Node itself. left is how long to go on trying; it is 0 when there is nothing more to
+// do, because the kubelet registered under another name, which the lifecycle controller reports, or because the claim has been given up.
 func (f *finisher) nodeRefused(ctx context.Context, by provisioning.Requester, c *capacity.Claim, node *corev1.Node, since time.Time, first bool, err error) (made bool, left time.Duration) {
 	logger := klog.FromContext(ctx)
 	if first {

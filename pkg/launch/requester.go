@@ -32,8 +32,8 @@ func (ledgerRequester) Failed(context.Context, *capacity.Claim, string, string) 
 // requesters finds who requested the instances of claims that were written before a restart.
 type requesters map[capacity.Purpose]provisioning.Requester
 
-// of returns who requested a recorded launch; nil: none is recorded. A purpose that only a later version knows is treated like that of claims for
-// pods: its claims end when their launch fails.
+// of returns the requester of a recorded launch. If none is recorded (rec is nil), or its purpose is one that only a later version knows, it
+// returns that of claims for pods: such claims end when their launch fails.
 func (r requesters) of(rec *capacity.LaunchBatch) provisioning.Requester {
 	if rec != nil && r[rec.For] != nil {
 		return r[rec.For]

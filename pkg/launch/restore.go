@@ -27,9 +27,9 @@ type restorer struct {
 	tracker      *NodeTracker
 }
 
-// holding returns the claim's reservations that hold, for pods that still wait: all of them as long as its node isn't initialized; for a while
-// after that those that fit (records.Orders.Holding), since otherwise capacity that the pods have would be bought again; and later those of pods
-// that wait for storage there.
+// holding returns the recorded reservations on a claim that are still in force, of pods that still wait. As long as the node isn't initialized, all
+// are. After that, those of pods that wait for storage or devices which the node's drivers have yet to publish are, and, for records.KeptFor, also
+// those that fit on the node (records.Orders.Holding), since otherwise capacity that their pods have would be bought again.
 func (r *restorer) holding(c *capacity.Claim, orders records.Orders, daemons func() []*capacity.DaemonSet) (out []ledger.Restored) {
 	if c.Deleting {
 		return nil
@@ -60,8 +60,8 @@ func (r *restorer) holding(c *capacity.Claim, orders records.Orders, daemons fun
 	return out
 }
 
-// onNode returns what an initialized node has for pods. If the cache doesn't show the Node, or not as initialized yet, it returns what the claim
-// records.
+// onNode returns the labels, taints and free capacity of an initialized node. If the cache doesn't show the Node, or not as initialized yet,
+// labels, taints and capacity are those that the claim records.
 func (r *restorer) onNode(c *capacity.Claim, daemons []*capacity.DaemonSet) records.Node {
 	out := records.Node{Labels: c.Labels, Taints: c.Taints, Free: c.Allocatable.Clone()}
 	r.tracker.states.mu.Lock()
@@ -105,7 +105,7 @@ func (r *restorer) node(c *capacity.Claim, w *capacity.LaunchBatch, daemons []*c
 	})
 }
 
-// devices returns the key of the devices that a claim's node will have; before its launch, those that all requested offerings have.
+// devices returns the key of the devices that a claim's node will have; "" before its launch, unless all requested offerings have the same.
 func (r *restorer) devices(c *capacity.Claim, w *capacity.LaunchBatch) string {
 	of := r.pending.Classes.Devices()
 	if of == nil || c.InstanceType != "" || w == nil || len(w.Offers) == 0 {
@@ -123,8 +123,8 @@ func (r *restorer) devices(c *capacity.Claim, w *capacity.LaunchBatch) string {
 	return key
 }
 
-// smallest returns the least that any instance type has which the claim's instance may be of: allocatable resources, and volumes by driver. If
-// the catalog knows none of these types, it returns the claim's requests.
+// smallest returns, over all instance types that the claim's instance may have, the least of each allocatable resource, and the least number of
+// volumes by CSI driver. If the catalog knows none of these types, it returns the claim's requests.
 func (r *restorer) smallest(c *capacity.Claim, w *capacity.LaunchBatch) (out capacity.Resources, volumes map[string]int64) {
 	types, _ := r.cloud.InstanceTypes(c.NodeClass)
 	volumes = map[string]int64{}

@@ -28,9 +28,9 @@ type resumption struct {
 	calls        *calls
 }
 
-// resume makes a launch batch's call again, exactly as it was recorded, and assigns the instances to the claims that have none yet. Claims
-// whose pods are gone end; if none is left, no call is made: instances that an earlier call may have launched are found by the controllers
-// that end the claims.
+// resume makes a launch batch's call again, exactly as it was recorded, and assigns the instances to missing, its claims that have none yet. all
+// are the claims as they were found after the restart. Claims whose pods are gone are ended first. If no claim is left, no call is made:
+// instances that an earlier call may have launched are found by the controllers that end the claims.
 func (r *resumption) resume(ctx context.Context, rec *capacity.LaunchBatch, missing []*capacity.Claim, all []*capacity.Claim) {
 	by := r.requesters.of(rec)
 	started := r.calls.clock.Now()
@@ -77,8 +77,8 @@ func (r *resumption) resume(ctx context.Context, rec *capacity.LaunchBatch, miss
 	}
 }
 
-// stillNeeded drops claims that no pod waits for, if the batch launched nothing. Otherwise their pods may already be on the node: a kubelet
-// that registered before this process started has created it. The ledger keeps the claims until that is known.
+// stillNeeded ends the claims that no pod waits for, and returns the others. It ends none if the batch launched an instance: pods of the claim may
+// already run on its node, if the kubelet registered before this process started. The ledger keeps the claims until that is known.
 func (r *resumption) stillNeeded(ctx context.Context, rec *capacity.LaunchBatch, by provisioning.Requester, missing []*capacity.Claim) ([]*capacity.Claim, error) {
 	if rec.For != capacity.ForPods {
 		return missing, nil
@@ -126,7 +126,7 @@ func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, 
 	}
 	var left []*capacity.Claim
 	var failed error
-	later := map[string][]*capacity.Claim{} // by the token of their own launch batch
+	later := map[string][]*capacity.Claim{} // claims that have gone on to another launch batch, by its token
 	for _, c := range missing {
 		switch now, err := r.claims.RecordBatchUnlessLater(ctx, c, *rec); {
 		case apierrors.IsNotFound(err):
@@ -149,7 +149,7 @@ func (r *resumption) recordRest(ctx context.Context, rec *capacity.LaunchBatch, 
 	}
 	for _, claims := range later {
 		r.calls.wg.Go(func() {
-			_ = panics.Catch(ctx, "launch", func() error { // logged by Catch: it would end the next leader, too
+			_ = panics.Catch(ctx, "launch", func() error { // Catch logs the panic: without it this would end the next leader, too
 				r.resume(ctx, claims[0].LaunchBatch, claims, all)
 				return nil
 			})

@@ -10,9 +10,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// one launches a single claim of the batch if all offerings of the batch were refused the last time, and reports whether to launch the
-// other claims, too. Otherwise each try in a shortage, one every few minutes, would write, record and delete all claims of the batch for
-// nothing. Pods that fit other offerings wait only for this one call: they are planned for again at once.
+// one launches a single claim of the batch, as a test, if the cloud had no capacity for any of the batch's offerings at the last try, and reports
+// whether to launch the other claims, too. Without it each try in a shortage, one every few minutes, would write, record and delete all claims of
+// the batch for nothing. Pods that fit other offerings wait only for this one call: they are planned for again at once.
 func (b *batchLauncher) one(ctx context.Context, w *batch) (others bool) {
 	if w.purpose != capacity.ForPods || len(w.claims) < 2 || !b.scarce.All(w.offers, b.calls.clock.Now()) {
 		return true

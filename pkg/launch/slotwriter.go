@@ -11,17 +11,17 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
-// slotWriter records reservations on the claims of nodes in flight, and of nodes that were initialized just now, so that they survive a restart. Safe for concurrent use.
+// slotWriter writes reservations (slots) to claims of nodes in flight or just initialized, so that they survive a restart. Safe for concurrent use.
 type slotWriter struct {
 	claims *claimCache
 	calls  *calls
 
 	mu        sync.Mutex
-	recording map[string]bool // claims whose slots are being written; true: they have changed since
+	recording map[string]bool // by name, the claims whose slots are being written; true: the slots have changed since the write began
 }
 
-// kept returns, by the names of existing nodes that pods are placed on, the claims of those whose reservations have to survive a restart. The
-// ledger doesn't know the claim of an initialized node on which nothing is reserved, so that claim is found by its node's name.
+// kept returns, for the existing nodes that pods are placed on, the claims on which the reservations have to be recorded to survive a restart, by
+// node name. The ledger doesn't know the claim of an initialized node on which nothing is reserved, so that claim is found by its node's name.
 func (s *slotWriter) kept(placed []capacity.Placement, existing map[string]provisioning.Existing) map[string]string {
 	out, up := map[string]string{}, map[string]bool{}
 	for i := range placed {
@@ -54,7 +54,7 @@ func (s *slotWriter) recordSlots(ctx context.Context, claim string, slots []capa
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, busy := s.recording[claim]; busy {
-		s.recording[claim] = true // once more when that write is through
+		s.recording[claim] = true // the slots are written once more when the write under way has ended
 		return
 	}
 	s.recording[claim] = false

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 )
 
-// snapshot is a view of the scheduler's cache for others than the planner. Safe for concurrent use.
+// snapshot is a view of the scheduler's cache for launches and static pools; the planner has a view of its own. Safe for concurrent use.
 type snapshot struct {
 	mu    sync.Mutex
 	world provisioning.World

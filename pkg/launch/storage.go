@@ -20,11 +20,11 @@ func (tr *NodeTracker) StorageCapacities() cache.ResourceEventHandler {
 
 func (tr *NodeTracker) storageCapacity(c *storagev1.CSIStorageCapacity) {
 	if tr.storageOn(c) {
-		tr.triggers.Changed() // pods may have been refused because nodes of a type were thought to have less
+		tr.triggers.Changed() // pods may have been refused because nodes of this type were thought to have less storage
 	}
 }
 
-// storageOn updates the ledger's status of the nodes that the capacity is for, and reports whether one of them has more now.
+// storageOn updates the ledger's status of the nodes that the capacity is for, and reports whether one of them has more storage now.
 func (tr *NodeTracker) storageOn(c *storagev1.CSIStorageCapacity) (more bool) {
 	tr.states.mu.Lock()
 	defer tr.states.mu.Unlock()

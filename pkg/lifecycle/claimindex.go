@@ -8,7 +8,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// claimIndex remembers to which claim a Node may belong. Safe for concurrent use.
+// claimIndex finds the claims that a Node may belong to, by provider ID and by Node name. Safe for concurrent use.
 type claimIndex struct {
 	mu         sync.Mutex
 	byProvider map[string]string    // provider ID: claim

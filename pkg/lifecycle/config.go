@@ -36,7 +36,7 @@ type Inventory interface {
 	FindBatch(ctx context.Context, token string) ([]capacity.Instance, error)
 }
 
-// Cloud is all of these.
+// Cloud is all that the lifecycle of nodes needs of the cloud.
 type Cloud interface {
 	Instances
 	Inventory
@@ -68,7 +68,8 @@ type Config struct {
 	Close func(node, providerID string) (bindsInFlight bool)
 	// NotRegistered is called for a claim that was given up because it has not become a node in time.
 	NotRegistered func(claim *karpv1.NodeClaim, message string)
-	// GivingUp is called with the reason before a claim is given up, perhaps more than once; a nil fault: that is no failure.
+	// GivingUp is called with the reason before a claim is given up, perhaps more than once. fault says what the spending guard counts against the
+	// instance or its pods; nil: nothing, giving it up is no failure.
 	GivingUp func(claim, why string, fault *guard.Fault)
 	// ExpectedTaints returns the taints that new nodes of a pool are known to get although the pool doesn't declare them: they are treated
 	// like its startup taints.
@@ -78,9 +79,9 @@ type Config struct {
 	// StartupTimeout is how long after its registration a node may have startup taints, if it is Ready, has no other taint that must go,
 	// has all resources that were requested of it, runs no pods yet, and pods wait for it. The agents that remove the taints may have much
 	// to do, and another instance would have to wait for the same.
-	// Awaited reports whether pods wait for the claim's node.
 	StartupTimeout time.Duration
-	Awaited        func(claim string) bool
+	// Awaited reports whether pods wait for the claim's node.
+	Awaited func(claim string) bool
 	// Hold returns why nothing may be changed now (another controller owns these objects), or nil.
 	Hold     func() error
 	Recorder events.EventRecorder

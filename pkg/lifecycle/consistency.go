@@ -15,7 +15,7 @@ import (
 const (
 	// checkEvery is how often an initialized node is compared with what its claim promises.
 	checkEvery = 10 * time.Minute
-	// shortBy is the share of it that may be missing.
+	// shortBy is the share of each promised resource, from 0 to 1, that may be missing.
 	shortBy = 0.1
 )
 

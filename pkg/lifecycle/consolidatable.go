@@ -10,9 +10,9 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
-// consolidatable sets the condition that says whether the claim's node has been quiet for its pool's consolidateAfter. The condition is for users
-// and their tools; disruption itself uses the current state. It follows the recorded lastPodEventTime, so that it changes no more often
-// than that.
+// consolidatable sets the condition that says whether the claim's node has been without pod events for its pool's consolidateAfter. The condition is
+// for users and their tools; disruption itself looks at the current pod events. The condition is computed from the recorded lastPodEventTime, so
+// that it changes no more often than that.
 type consolidatable struct {
 	claims    client.Reader
 	podEvents *podEvents
@@ -41,7 +41,7 @@ func (c *consolidatable) reconcile(ctx context.Context, l *life) (time.Duration,
 	return 0, nil
 }
 
-// consolidateAfter returns that of the claim's pool; false: its nodes are never consolidated, or there is no pool.
+// consolidateAfter returns the consolidateAfter of the claim's pool; false: the pool's nodes are never consolidated, or there is no pool.
 func (c *consolidatable) consolidateAfter(ctx context.Context, claim *karpv1.NodeClaim) (time.Duration, bool, error) {
 	name := pool(claim)
 	if name == "" {

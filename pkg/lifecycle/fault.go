@@ -20,8 +20,8 @@ type surrender struct {
 	reports       *reports
 	recorder      recorder
 	requirements  requirements
-	notRegistered func(claim *karpv1.NodeClaim, message string) // as in Config
-	givingUp      func(claim, why string, fault *guard.Fault)   // as in Config
+	notRegistered func(claim *karpv1.NodeClaim, message string) // tells the pool and the cloud that a claim didn't become a node in time
+	givingUp      func(claim, why string, fault *guard.Fault)   // tells waiting pods and the spending guard why a claim is given up
 }
 
 // giveUp annotates the Node, so that the scheduler sees all of its taints, and deletes the claim; termination does the rest.
@@ -76,8 +76,8 @@ func (s *surrender) faultOf(l *life, reason, message string) *guard.Fault {
 	return nil
 }
 
-// uninitializedFault tells a startup taint or resource that a user declared and that never changed or appeared (no machine fault) from an
-// instance that doesn't become Ready (a machine fault).
+// uninitializedFault returns the fault of a node that wasn't initialized in time. It is a machine fault, unless a startup taint that a user
+// declared was never removed, or a requested resource never appeared: then it is a pod fault.
 func (s *surrender) uninitializedFault(l *life, message string) *guard.Fault {
 	if l.match.node == nil {
 		return &guard.Fault{Machine: true, Cause: guard.CauseUninitialized, Message: message}

@@ -51,22 +51,23 @@ func (f *finalization) reconcile(ctx context.Context, l *life) (time.Duration, e
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			return 0, err
 		}
-		if err != nil { // the API server or a webhook doesn't let the pods be deleted; waiting longer wouldn't change that
+		if err != nil { // the API server or a webhook refuses the deletion of the pods; waiting longer wouldn't change that
 			klog.FromContext(ctx).Info("Pods of a deleted Node could not be deleted", "node", l.claim.Status.NodeName, "err", err)
 		}
 	}
 	dropFinalizer(l.claim)
 	if !f.reports.first(l.claim.Name, claimTerminated) {
-		return 0, nil // counted before; the cache doesn't show the deletion yet
+		return 0, nil // the termination was counted before; the cache doesn't show yet that the claim is gone
 	}
 	countTermination(l)
 	klog.FromContext(ctx).V(2).Info("NodeClaim terminated", "instance", capacity.InstanceID(l.claim.Status.ProviderID))
 	return 0, nil
 }
 
-// staleDeadline is how long before a claim's deletion its recorded deadline may lie and still count. An older one was recorded for a deletion
-// that never came, and would end pods without a drain. It is long because the record's clock and that of the API server, which sets the time
-// of the deletion, may be minutes apart; whoever deletes a claim records its deadline anew before that (pkg/disruption).
+// staleDeadline: a deadline that is recorded on a claim counts unless it lies further than this before the time of the claim's deletion. An older
+// deadline was recorded for a deletion that never came, and would end pods without a drain. The allowance is long because the clock that the
+// deadline was taken from and that of the API server, which sets the time of the deletion, may be minutes apart. When pkg/disruption deletes a
+// claim, it records the deadline anew before.
 const staleDeadline = ownPatience
 
 // deadline returns when a drain ends whatever is left, from the claim's terminationGracePeriod. It is recorded on the claim

@@ -26,7 +26,7 @@ const (
 	garbageEvery = 2 * time.Minute
 )
 
-// garbage is what no claim owns: instances, and Nodes without claim and instance. Only the worker that handles the zero key uses it.
+// garbage collects what no claim owns: instances, and Nodes without claim and instance. Only the worker that handles the queue's zero key uses it.
 type garbage struct {
 	claims       client.Reader // from a cache
 	live         client.Reader
@@ -107,7 +107,7 @@ func (g *garbage) collectOnce(ctx context.Context) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// shells returns managed Nodes with our finalizer that have neither claim nor instance nor a Ready kubelet. The deletion of such a Node
+// shells returns managed Nodes with our finalizer that have no claim, no instance and no Ready kubelet. The deletion of such a Node
 // starts its termination, which looks for the instance once more.
 func (g *garbage) shells(nodes []*corev1.Node, listed map[string]bool, claims claimSet) []*corev1.Node {
 	var out []*corev1.Node
@@ -171,7 +171,7 @@ func (g *garbage) collectInstance(ctx context.Context, inst capacity.Instance) e
 // takes.
 const sightingMemory = 15 * time.Minute
 
-// tidyMemory forgets pods and instances that no decision needs any more.
+// tidyMemory forgets what was remembered about pods and instances that no decision needs any more.
 func (g *garbage) tidyMemory(claims claimSet, now time.Time) {
 	owned := map[string]bool{}
 	for id := range claims.byProvider {

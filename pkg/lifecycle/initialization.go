@@ -76,10 +76,10 @@ func (i *initialization) reconcile(ctx context.Context, l *life) (time.Duration,
 
 // requirements are what a node has to meet to be initialized.
 type requirements struct {
-	expectedTaints func(pool string) []corev1.Taint // as in Config
+	expectedTaints func(pool string) []corev1.Taint // those that new nodes of the pool are known to get although the pool doesn't declare them
 }
 
-// requirement is one that a node doesn't meet. It is an error with the reason for the claim's condition.
+// requirement is an error: a requirement that a node doesn't meet, with the reason and message for the claim's condition.
 type requirement struct{ reason, message string }
 
 func (r *requirement) Error() string { return r.message }

@@ -29,8 +29,8 @@ type lateInitialization struct {
 	recorder       recorder
 	requirements   requirements
 	surrender      *surrender
-	startupTimeout time.Duration           // as in Config
-	awaited        func(claim string) bool // as in Config
+	startupTimeout time.Duration           // from the registration; how long an otherwise fit node that pods wait for may have startup taints
+	awaited        func(claim string) bool // reports whether pods wait for the claim's node
 }
 
 func (i *lateInitialization) check(ctx context.Context, l *life) (time.Duration, error) {

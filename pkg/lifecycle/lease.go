@@ -32,7 +32,7 @@ const managedBy, managedByUs = "app.kubernetes.io/managed-by", "dovetail-schedul
 type leases struct {
 	kube                kubernetes.Interface
 	registrationTimeout time.Duration
-	written             memory[types.UID, *coordv1.Lease] // as we wrote them last, by the UID of their Node
+	written             memory[types.UID, *coordv1.Lease] // each Lease as this process wrote it last, by the UID of its Node
 }
 
 // reconcile stands in for a kubelet that is still booting: as long as the Lease is renewed, the node lifecycle controller doesn't declare
@@ -61,7 +61,7 @@ func (s *leases) reconcile(ctx context.Context, l *life) (time.Duration, error) 
 		held = found
 	}
 	if held.Spec.RenewTime != nil {
-		// Not due yet, whether we or the kubelet renewed it last.
+		// The renewal isn't due yet, whether this process or the kubelet renewed the Lease last.
 		if wait := held.Spec.RenewTime.Add(leaseEvery).Sub(l.now); wait > 0 {
 			return wait, nil
 		}

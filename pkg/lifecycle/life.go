@@ -50,7 +50,7 @@ func (c *Controller) reconcileClaim(ctx context.Context, name string) (time.Dura
 	}
 	l := &life{claim: claim, match: c.nodes.match(claim), now: c.clock.Now(), clock: c.clock}
 	if claim.DeletionTimestamp == nil {
-		addFinalizer(claim) // for standalone NodeClaims; ours are created with it
+		addFinalizer(claim) // for standalone NodeClaims; those that Dovetail creates have it from the beginning
 	}
 
 	var after time.Duration
@@ -91,7 +91,7 @@ func launchedAt(claim *karpv1.NodeClaim) time.Time {
 	return claim.CreationTimestamp.Time
 }
 
-// soonest returns the earlier of two waits; 0 is no wait at all.
+// soonest returns the shorter of two waits; 0 means that there is none to wait for, so it gives way to the other.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -21,7 +21,8 @@ const (
 	nodeMissing = time.Minute
 )
 
-// cascade deletes the claim of a registered Node that was deleted. Before registration Nodes have no finalizer: see recreation.
+// cascade deletes the claim of a registered Node that was deleted. Before its registration a Node has no finalizer; when it is deleted then, the
+// stage recreation decides whether it is created again.
 type cascade struct{ claims claims }
 
 func (c *cascade) reconcile(ctx context.Context, l *life) (time.Duration, error) {

@@ -11,13 +11,13 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// match is which of the cluster's Nodes belong to a claim. Nodes are the informer's and must not be changed.
+// match says which of the cluster's Nodes belong to a claim. The Node objects are the informer's and must not be changed.
 type match struct {
 	// node is the claim's Node; nil: there is none.
 	node *corev1.Node
 	// stale are Nodes created ahead for an instance whose kubelet then registered under another name.
 	stale []*corev1.Node
-	// many is set when more than one kubelet claims to be this instance.
+	// many: more than one kubelet has registered a Node as this instance.
 	many bool
 	// taken is a Node that has the name recorded for the claim and belongs to another instance. It is never adopted.
 	taken *corev1.Node

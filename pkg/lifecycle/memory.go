@@ -21,7 +21,7 @@ func (m *memory[K, V]) get(k K) (V, bool) {
 
 func (m *memory[K, V]) put(k K, v V) { m.update(k, func(V, bool) V { return v }) }
 
-// update sets a key's value to what f makes of the present one, and returns that. f must not block.
+// update sets a key's value to what f returns for the present value, and returns the new value. f must not block.
 func (m *memory[K, V]) update(k K, f func(v V, ok bool) V) V {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -56,7 +56,7 @@ func (n *nodes) byProviderID(id string) []*corev1.Node {
 func (n *nodes) indexed(index, value string) []*corev1.Node {
 	objs, err := n.informer.GetIndexer().ByIndex(index, value)
 	if err != nil {
-		return nil // only an unknown index is an error, and addIndexes has added both
+		return nil // can't happen: only an unknown index is an error, and addIndexes has added both indexes
 	}
 	out := make([]*corev1.Node, 0, len(objs))
 	for _, obj := range objs {
@@ -88,9 +88,9 @@ func (n *nodes) addIndexes() error {
 	return nil
 }
 
-// patch reads a Node live, applies change and writes the difference, on the condition that the Node was not written in between (with
-// three tries). It returns the Node as it now is. Taints are a list without a merge key: without the condition a patch could undo another
-// controller's change.
+// patch reads a Node live, applies change and writes the difference, on the condition that the Node has not been written by another client since
+// the read; after a conflict it begins anew, with three tries in all. It returns the Node as it is then. Taints are a list without a merge key:
+// without the condition a patch could undo another controller's change.
 func (n *nodes) patch(ctx context.Context, name string, uid types.UID, change func(*corev1.Node)) (*corev1.Node, error) {
 	var err error
 	for range 3 {

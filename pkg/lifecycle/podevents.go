@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// podEventEvery is the least time between two writes of a claim's lastPodEventTime. A later event is written when it has passed.
+	// podEventEvery is the least time between two writes of a claim's lastPodEventTime. An event within that time is written when it is over.
 	podEventEvery = 10 * time.Second
-	// podEventRate bounds how many of them are written per second for all claims together: where pods are created and deleted all the time
+	// podEventRate bounds how many such writes are made per second for all claims together: where pods are created and deleted all the time
 	// on thousands of nodes, each pod would otherwise cost two more writes.
 	podEventRate = 20
 )

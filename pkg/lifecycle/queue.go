@@ -6,7 +6,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// key is one thing to reconcile: a claim, or a Node without one, or all pools, or (the zero key) all instances.
+// key is one thing to reconcile: a claim, or a Node without claim, or all pools (for drift), or, as the zero key, all instances (for garbage
+// collection).
 type key struct {
 	claim, node string
 	pools       bool

@@ -39,14 +39,14 @@ type recreation struct {
 	sightings *sightings
 	claims    claims
 	recorder  recorder
-	nodeFor   func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error) // as in Config
+	nodeFor   func(*karpv1.NodeClaim, capacity.Instance) (*corev1.Node, error) // builds the Node that is created ahead of the kubelet
 	booting   memory[string, booting]                                          // by claim
 }
 
 // booting is a Node that was created ahead of its kubelet, as this leader last saw it.
 type booting struct {
-	uid types.UID // empty: not known, or it doesn't matter who deleted it
-	// since is when it was first missed; zero: it exists.
+	uid types.UID // of the Node; empty: it was never seen, or it doesn't matter who deletes it
+	// since is when the Node was first found missing; zero: it exists.
 	since time.Time
 }
 
@@ -68,8 +68,9 @@ func (r *recreation) reconcile(ctx context.Context, l *life) (time.Duration, err
 		return 0, err
 	}
 	if verdict != alive {
-		r.booting.put(l.claim.Name, booting{}) // the cloud controller manager may not see it either and have deleted the Node, with an event or without
-		return lookEvery, nil                  // liveness decides what the other verdicts mean
+		// The cloud controller manager may not see the instance either and have deleted the Node, with an event or without.
+		r.booting.put(l.claim.Name, booting{})
+		return lookEvery, nil // the stage liveness decides whether an instance that isn't seen ends the claim
 	}
 	if wait, ended, err := r.deletedByOthers(ctx, l); ended || wait > 0 || err != nil {
 		return wait, err
@@ -94,7 +95,8 @@ func (r *recreation) reconcile(ctx context.Context, l *life) (time.Duration, err
 	return 0, nil
 }
 
-// deletedByOthers ends the claim of a Node that was deleted, but not by the cloud controller manager. wait: that isn't known yet.
+// deletedByOthers ends the claim of a Node that was deleted, but not by the cloud controller manager. While it isn't known yet who deleted the Node,
+// wait is the time after which to ask again.
 func (r *recreation) deletedByOthers(ctx context.Context, l *life) (wait time.Duration, ended bool, err error) {
 	vanished := r.booting.update(l.claim.Name, func(b booting, _ bool) booting {
 		if b.uid != "" && b.since.IsZero() {

@@ -21,7 +21,7 @@ type registration struct {
 	pods        *boundPods
 	reports     *reports
 	recorder    recorder
-	registering func(claim, node, providerID string) // as in Config
+	registering func(claim, node, providerID string) // tells the ledger the Node's name before pods may be bound there
 }
 
 // reconcile completes a Node whose kubelet has posted its status: it adds everything that the claim promises and the termination finalizer,
@@ -50,8 +50,8 @@ func (r *registration) reconcile(ctx context.Context, l *life) (time.Duration, e
 
 	// A kubelet may register before its Node's name has been recorded on the claim.
 	ahead := node.Name == l.claim.Status.NodeName || ownedBy(node, l.claim)
-	// Its capacity has to be reserved for its planned pods before other pods may go there: a kubelet may register before the cloud's API
-	// shows its instance.
+	// The Node's capacity has to be reserved for its planned pods before other pods may go there: a kubelet may register before the cloud's API
+	// shows its instance, and so before the launch has told the ledger the Node's name.
 	r.registering(l.claim.Name, node.Name, l.claim.Status.ProviderID)
 	missing := false
 	patched, err := r.nodes.patch(ctx, node.Name, node.UID, func(n *corev1.Node) {
@@ -84,7 +84,7 @@ func (r *registration) reconcile(ctx context.Context, l *life) (time.Duration, e
 	l.claim.Status.NodeName = node.Name
 	l.match = match{node: patched}
 	if !r.reports.first(l.claim.Name, nodeRegistered) {
-		return 0, nil // counted before: its status could not be written, or the kubelet has created its Node anew
+		return 0, nil // the registration was counted before: the claim's status could not be written, or the kubelet has created its Node anew
 	}
 	countRegistration(l)
 	klog.FromContext(ctx).V(2).Info("Node registered", "node", klog.KObj(node), "after", l.now.Sub(launchedAt(l.claim)))
@@ -108,7 +108,7 @@ func (r *registration) removeStale(ctx context.Context, l *life) error {
 // announcement reports each registered node once per process, so that others can learn from what its kubelet reports.
 type announcement struct {
 	reports    *reports
-	registered func(claim *karpv1.NodeClaim, node *corev1.Node) // as in Config
+	registered func(claim *karpv1.NodeClaim, node *corev1.Node) // learns from what the kubelet of a new node reports
 }
 
 func (a *announcement) reconcile(_ context.Context, l *life) (time.Duration, error) {

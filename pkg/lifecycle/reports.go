@@ -24,14 +24,14 @@ func (r recorder) event(claim *karpv1.NodeClaim, node *corev1.Node, kind, reason
 type milestone uint8
 
 const (
-	kubeletReported  milestone = 1 << iota // its kubelet registered, as reported to Config.Registered
-	nodeRegistered                         // it was registered
-	nodeInitialized                        // it was initialized
-	nodeDelayed                            // it is late, and not given up yet
-	givingUpReported                       // it is about to be given up, and why
-	instanceUntagged                       // its instance can't be tagged
-	claimGivenUp                           // it was given up
-	claimTerminated                        // it has ended
+	kubeletReported  milestone = 1 << iota // the registered node was passed to Config.Registered
+	nodeRegistered                         // the claim's registration was counted
+	nodeInitialized                        // the claim's initialization was counted
+	nodeDelayed                            // the node's initialization is late, and the claim isn't given up yet
+	givingUpReported                       // the claim is about to be given up, and the reason was reported
+	instanceUntagged                       // the claim's instance can't be tagged
+	claimGivenUp                           // the claim was given up
+	claimTerminated                        // the claim has ended
 )
 
 // reports remembers which milestones of a claim were reported.

@@ -21,16 +21,17 @@ const (
 	ended
 )
 
-// When "not found" is believed. A new instance may be unknown to parts of EC2 for minutes (capacity.LaunchGrace), and a part that lags may
-// answer at any age, so one answer is never enough. An instance's recorded age comes from an earlier leader's clock: an instance that this leader has never seen
-// is looked for as long as a launch may take to become visible.
+// When the cloud's answer "not found" is believed: after missesToEnd such answers in a row over at least missesSpan, about an instance that this
+// leader has seen and that is older than capacity.LaunchGrace. A new instance may be unknown to parts of EC2 for that long, and a part that lags
+// may answer about an instance of any age, so one answer is never enough. The recorded age comes from an earlier leader's clock: an instance that
+// this leader has never seen is looked for until the answers span capacity.LaunchGrace.
 const (
 	missesToEnd = 3
 	missesSpan  = 10 * time.Second
 	// lookEvery is the time between two lookups of an instance while something depends on the answer, most often whether the instance
 	// exists.
 	lookEvery = 5 * time.Second
-	// longestPause is the most that the time between two lookups counts: a clock that jumps is not time that passes.
+	// longestPause is the most that the time between two lookups counts for in the span of "not found" answers: the clock may have jumped.
 	longestPause = 2 * lookEvery
 )
 
@@ -39,9 +40,9 @@ type sighting struct {
 	inst    capacity.Instance
 	at      time.Time
 	verdict verdict
-	seen    bool          // once at least
-	misses  int           // in a row
-	missed  time.Duration // since the first of them
+	seen    bool          // the cloud has shown the instance at least once
+	misses  int           // number of "not found" answers since it was last found
+	missed  time.Duration // time between the first and the last of these answers, as far as it counts (longestPause)
 }
 
 // see updates the verdict with one answer of the cloud.

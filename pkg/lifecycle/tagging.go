@@ -21,7 +21,7 @@ type tagging struct {
 	cloud     Instances
 	reports   *reports
 	recorder  recorder
-	later     memory[string, time.Time] // by claim: when to tag its instance again after a refusal
+	later     memory[string, time.Time] // when to tag an instance again after a refusal, by its claim's name
 }
 
 func (t *tagging) reconcile(ctx context.Context, l *life) (time.Duration, error) {
@@ -41,7 +41,7 @@ func (t *tagging) reconcile(ctx context.Context, l *life) (time.Duration, error)
 	}
 	name := l.claim.Status.NodeName
 	if had := inst.Tags["Name"]; had != "" && had != inst.NodeName {
-		name = "" // the class gives its instances another Name
+		name = "" // the node class sets the tag Name of its instances itself
 	}
 	if inst.Claim != l.claim.Name || name != "" && inst.Tags["Name"] != name {
 		err := t.cloud.TagClaim(ctx, inst.ID, l.claim.Name, name)

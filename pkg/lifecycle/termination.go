@@ -35,11 +35,11 @@ type ending struct {
 	deadline time.Time
 	now      time.Time
 	clock    clock.Clock
-	// bindsInFlight reports whether pods are being bound to the Node; no others are let through any more.
+	// bindsInFlight cordons the Node for our own scheduler, and reports whether pods that were let through before are still being bound there.
 	bindsInFlight func() bool
 }
 
-// step does one step of a termination. A wait that isn't zero means that the next step has to wait.
+// step does one step of a termination. If wait isn't zero, the step isn't finished: it is repeated after that time, and no later step runs before.
 type step func(ctx context.Context, e *ending) (wait time.Duration, err error)
 
 // termination takes nodes from their cordon to their end, with or without a claim.
@@ -53,7 +53,7 @@ type termination struct {
 	leases    *leases
 	waits     *waits
 	recorder  recorder
-	close     func(node, providerID string) (bindsInFlight bool) // as in Config
+	close     func(node, providerID string) (bindsInFlight bool) // cordons a Node for our own scheduler (Config.Close)
 }
 
 // end takes a node through the steps of its termination. From the start our own scheduler keeps pods off it. Nothing ran on a node whose

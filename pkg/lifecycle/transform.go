@@ -56,7 +56,7 @@ func hideTaints(node *corev1.Node, managed bool) *corev1.Node {
 	if len(hidden) > 0 {
 		data, err := json.Marshal(hidden)
 		if err != nil {
-			return node // no part of a taint can fail to marshal; showing all of them is the safe answer
+			return node // can't happen, because no part of a taint can fail to marshal; a Node with all of its taints visible is the safe answer
 		}
 		if out.Annotations == nil {
 			out.Annotations = map[string]string{}
@@ -106,9 +106,9 @@ func hides(node *corev1.Node, t *corev1.Taint) bool {
 	return stale(node, t) || !initialized && (ephemeral(t) || unreached(t) && !silent(node))
 }
 
-// stale reports whether the node is Ready and the taint says that it isn't. The node lifecycle controller writes these taints some time
-// after it has seen the condition, seconds after it when many nodes boot at once, and removes them as late. A Node that is created ahead of
-// its kubelet is unreachable first; that taint may be written when the node is initialized already.
+// stale reports whether the node is Ready and the taint says that it isn't. The node lifecycle controller adds and removes these taints some time
+// after the condition has changed, seconds later when many nodes boot at once. A Node that is created ahead of its kubelet counts as unreachable
+// first; the taint for that may be written only when the node is initialized already.
 func stale(node *corev1.Node, t *corev1.Taint) bool {
 	return (t.Key == corev1.TaintNodeNotReady || unreached(t)) && objects.Ready(node)
 }
@@ -119,8 +119,8 @@ func silent(node *corev1.Node) bool {
 	return objects.Posted(node) && (cond == nil || cond.Status == corev1.ConditionUnknown)
 }
 
-// unreached reports whether the taint says that the node lifecycle controller doesn't hear from the kubelet. Its other effect, NoExecute,
-// evicts pods, so the scheduler has to see it.
+// unreached reports whether the taint is unreachable:NoSchedule: the node lifecycle controller doesn't hear from the kubelet. The taint
+// unreachable:NoExecute evicts pods, so the scheduler has to see that one.
 func unreached(t *corev1.Taint) bool {
 	return t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoSchedule
 }

@@ -20,8 +20,9 @@ const (
 	// batchQuiet is how long after its deletion a claim waits for a launch that may have been under way, unless that is known to have
 	// failed. It is longer than any request may take.
 	batchQuiet = time.Minute
-	// A deleted claim is looked at every batchPoll at first, then more and more rarely (by an eighth of the time so far), at last every
-	// batchPollMost. What is read for it is read for all such claims together, every batchPoll at most.
+	// A deleted claim is looked at every batchPoll at first, then more and more rarely: the pause is an eighth of the time since the first
+	// look, at most batchPollMost. The claims and instances that this needs are read for all such claims together, not more often than every
+	// batchPoll.
 	batchPoll     = 2 * time.Second
 	batchPollMost = 30 * time.Second
 )
@@ -30,21 +31,22 @@ const (
 // lost. So the instances of its launch batch are searched; if one of them belongs to this claim, it is recorded as the claim's and
 // terminated like any other.
 //
-// capacity.InstanceOwners decides which instance belongs to it. As long as a live claim of the launch batch waits for its own, only an
-// instance that is tagged with this claim's name counts.
+// capacity.InstanceOwners decides which instance belongs to the claim. As long as another claim of the launch batch, which isn't being deleted,
+// waits for an instance, only an instance that is tagged with this claim's name counts.
 type unlaunched struct {
 	live  client.Reader
 	cloud Inventory
 	waits *waits
-	// claims are those of the API server, launched the instances by the token of their launch batch.
+	// claims is the API server's answer which claims there are; launched is the cloud's answer which instances a launch batch has, by its token.
 	claims   shared.Answer[claimSet]
 	launched memory[string, *shared.Answer[[]capacity.Instance]]
 	turns    memory[string, turn] // by claim
 }
 
-// turn is when a claim is looked at next. What was read before next doesn't count: it may be older than the claim, or was looked at last time.
+// turn is when a claim is looked at next. An answer that was read before next doesn't count: it may be older than the claim, or is the answer
+// of the last look.
 type turn struct {
-	begun, next time.Time // begun is when it was first looked at
+	begun, next time.Time // the times of the claim's first look and of its next look
 	failed      bool      // the launch was known to have failed
 }
 
@@ -99,7 +101,7 @@ func (u *unlaunched) end(ctx context.Context, l *life) (time.Duration, error) {
 	return 0, nil
 }
 
-// later returns how long a claim waits for its next turn: no longer than most.
+// later returns how long a claim waits until it is looked at again: no longer than most.
 func (u *unlaunched) later(claim string, most time.Duration, now time.Time) (wait time.Duration) {
 	u.turns.update(claim, func(t turn, _ bool) turn {
 		wait = min(max((now.Sub(t.begun)/8).Truncate(time.Second), batchPoll), batchPollMost, most)
@@ -109,8 +111,8 @@ func (u *unlaunched) later(claim string, most time.Duration, now time.Time) (wai
 	return wait
 }
 
-// look returns all claims and the instances of a launch batch, both read at the time since or later. If wait is not zero, there is nothing to return
-// before that is over.
+// look returns all claims and the instances of a launch batch, both read at the time since or later. If wait is not zero, there is no such answer
+// yet, and look is to be called again after that time.
 func (u *unlaunched) look(ctx context.Context, token string, since, now time.Time) (owned claimSet, instances []capacity.Instance, wait time.Duration, err error) {
 	owned, wait, err = u.claims.Get(since, now, batchPoll, func() (claimSet, error) {
 		u.launched.prune(func(_ string, s *shared.Answer[[]capacity.Instance]) bool { return s.Idle(now) })

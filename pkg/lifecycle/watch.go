@@ -36,7 +36,7 @@ func (w *watcher) start(ctx context.Context) (stop func(), err error) {
 		return nil, fmt.Errorf("watching Pods: %w", err)
 	}
 	stop = func() {
-		// Both fail only for registrations of another informer.
+		// These calls can't fail: they would only for the registration of another informer.
 		_ = w.nodes.informer.RemoveEventHandler(nodes)
 		_ = w.pods.RemoveEventHandler(pods)
 	}
@@ -68,7 +68,7 @@ func (w *watcher) handlePods() cache.ResourceEventHandler {
 func (w *watcher) nodeChanged(node *corev1.Node) {
 	names := w.index.find(node.Spec.ProviderID, node.Name)
 	if node.Spec.ProviderID == "" {
-		// It may be one of ours under another name; the Node created ahead has the same address.
+		// It may be the Node of one of our claims under another name than expected; the Node that was created ahead has the same address.
 		if ip := objects.InternalIP(node); ip != "" {
 			for _, other := range w.nodes.indexed(objects.IndexNodesByInternalIP, ip) {
 				names = append(names, w.index.find(other.Spec.ProviderID, other.Name)...)

@@ -3,7 +3,7 @@ package objects
 // The names under dovetail.sh that stand on objects, instances and indexes. They are declared here and nowhere else (internal/lint), and
 // docs/names.md lists them for users.
 //
-// Each comment says who writes the name, who reads it and what the value looks like, and ends with how long that holds:
+// Each comment says who writes the name, who reads it and what the value looks like, and ends with how long name and value stay the same:
 //
 //	Stable.     Users and their tools may rely on name and value. Should one be renamed, its old spelling stays understood, with a warning.
 //	Internal.   Written by Dovetail for itself. Name and value may change with any version; the version after reads them (renamed.go).
@@ -23,8 +23,9 @@ const (
 	// AnnotationMaxDollarsPerHour on a NodePool or Provisioner is written by its owner and read before nodes are bought: what all nodes of the
 	// pool may cost, a decimal number of dollars per hour above zero, "12.50". Stable.
 	AnnotationMaxDollarsPerHour = "dovetail.sh/max-dollars-per-hour"
-	// AnnotationMove on a Deployment or Namespace is written by its owner and read when a move empties a node: with "rollout", the only value
-	// (MoveRollout), a roll-out of the Deployment moves a single replica, or pods that may not be evicted. Stable.
+	// AnnotationMove on a Deployment or Namespace is written by its owner and read when consolidation empties a node: with "rollout", the only
+	// value (MoveRollout), a pod that is its Deployment's single replica, or that may not be evicted, is moved by a roll-out of the
+	// Deployment. Stable.
 	AnnotationMove = "dovetail.sh/move"
 	// AnnotationNodeName on an EC2NodeClass is written by its owner and read when an instance is described: how kubelets of the class name
 	// their Nodes, "private-dns", "short-dns" or "instance-id". Stable.
@@ -47,8 +48,8 @@ const (
 	// AnnotationSpotFlexibility on a NodePool is written by its owner and read by consolidation: how many instance types must be cheaper
 	// before a spot node is replaced by a spot node, a whole number above zero, "5". Stable.
 	AnnotationSpotFlexibility = "dovetail.sh/spot-flexibility"
-	// AnnotationZoneBalance on a NodePool or Provisioner is written by its owner and read before nodes are bought: the pool's new nodes are spread evenly
-	// over zones, and each may cost so much more than its cheapest offering for it, a percentage from "0%" to "100%", "10%". Stable.
+	// AnnotationZoneBalance on a NodePool or Provisioner is written by its owner and read before nodes are bought: the pool's new nodes are spread
+	// evenly over zones, for which each may cost that much more than its cheapest offering, a percentage from "0%" to "100%", "10%". Stable.
 	AnnotationZoneBalance = "dovetail.sh/zone-balance"
 )
 
@@ -57,8 +58,8 @@ const MoveRollout = "rollout"
 
 // Annotations that Dovetail writes.
 const (
-	// AnnotationLaunchBatch on a NodeClaim is written before its launch and read by whoever looks for its instance: the
-	// capacity.LaunchBatch, JSON or "gzip:" and base64 of it. Internal.
+	// AnnotationLaunchBatch on a NodeClaim is written before its launch, and read after a restart and when its instance is looked for: the
+	// capacity.LaunchBatch as JSON, or "gzip:" and the base64 of the compressed JSON. Internal.
 	AnnotationLaunchBatch = "dovetail.sh/launch-batch"
 	// AnnotationPlannedPods on a NodeClaim is written by the planner and read after a restart: the pods planned for its node,
 	// []capacity.Slot in the same encoding. Internal.
@@ -81,8 +82,8 @@ const (
 	// AnnotationKept on a NodeClaim is written by consolidation, for people: why the node is not emptied, "Young: the node is new: ...".
 	// Internal.
 	AnnotationKept = "dovetail.sh/kept"
-	// AnnotationKeptSince on a NodeClaim is written by consolidation together with AnnotationKept, for people: when that was, RFC 3339. A reason that
-	// doesn't change isn't written again. Internal.
+	// AnnotationKeptSince on a NodeClaim is written by consolidation together with AnnotationKept, for people: since when the node is kept for that
+	// reason, RFC 3339. A reason that doesn't change isn't written again. Internal.
 	AnnotationKeptSince = "dovetail.sh/kept-since"
 	// AnnotationRollOut on a NodePool is written and read by disruption while nodes of the pool are drifted, and read by the pool status
 	// controller: how far their replacement has come, karpenter.RollOut as JSON. Internal.
@@ -105,8 +106,8 @@ const (
 	// AnnotationUndeclaredStartupTaints on a NodePool is written and read by the pool status controller: the taints that fresh nodes get
 	// and the pool doesn't declare, []capacity.UndeclaredTaint as JSON. Internal.
 	AnnotationUndeclaredStartupTaints = "dovetail.sh/undeclared-startup-taints"
-	// AnnotationLearned on an EC2NodeClass is written and read by the cloud: the form of its nodes' names, their memory, and what their kubelets
-	// keep from pods, by image and instance type, reported.Record as JSON. Internal.
+	// AnnotationLearned on an EC2NodeClass is written and read by the cloud adapter (pkg/aws): the form of its nodes' names, their memory, and what
+	// their kubelets keep from pods, by image and instance type, reported.Record as JSON. Internal.
 	AnnotationLearned = "dovetail.sh/learned"
 	// AnnotationDevices on an EC2NodeClass is written by its author: which devices of dynamic resource allocation its nodes have, by instance
 	// type, as YAML. Stable.
@@ -140,11 +141,11 @@ const LabelSchedule = "dovetail.sh/schedule"
 const LabelManagedBy = "dovetail.sh/managed-by"
 
 // TagManagedBy on what a launch creates in EC2 (instances, volumes, fleets, launch templates) is written by a Dovetail with a name: the name.
-// Every Dovetail reads it before it collects what nobody uses. Stable.
+// Every Dovetail reads it before it removes unused instances and launch templates. Stable.
 const TagManagedBy = "dovetail.sh/managed-by"
 
-// TagLaunchBatch on EC2 instances, volumes and fleets is written by the launch and read by whoever looks for the instances of a launch batch
-// whose answer was lost: its token. Internal.
+// TagLaunchBatch on EC2 instances, volumes and fleets is written by the launch, and read when the instances of a launch batch are looked for because
+// the answer to its call was lost: the token of the launch batch. Internal.
 const TagLaunchBatch = "dovetail.sh/launch-batch"
 
 // Condition types.
@@ -188,7 +189,8 @@ const (
 	IndexCSINodesByDriver = "dovetail.sh/csi-nodes-by-driver"
 	// IndexCapacitiesByStorageClass of the CSIStorageCapacity informer, by storageClassName. In memory.
 	IndexCapacitiesByStorageClass = "dovetail.sh/capacities-by-storage-class"
-	// IndexCapacitiesByNodeLabel of the CSIStorageCapacity informer, by labels of which each node of its topology has at least one. In memory.
+	// IndexCapacitiesByNodeLabel of the CSIStorageCapacity informer, by labels such that each node in the object's nodeTopology has at least one of
+	// them. In memory.
 	IndexCapacitiesByNodeLabel = "dovetail.sh/capacities-by-node-label"
 	// SignatureEquivalenceClass is the key of Binder's fragment of a pod's signature; its value is the equivalence class. In memory.
 	SignatureEquivalenceClass = "dovetail.sh/equivalence-class"

@@ -22,7 +22,7 @@ type Cluster struct {
 	endpoint, ca, cidr, dns string
 	version                 string // major.minor
 	eks                     bool   // EKS has answered
-	// Err is why something is missing.
+	// Err is why some of the data is missing; nil: nothing is.
 	Err error
 }
 
@@ -81,7 +81,7 @@ type ClusterReader struct {
 	changed func()
 
 	now atomic.Pointer[Cluster]
-	// server is the version that the API server says, eks the one that EKS says. Only Keep uses them.
+	// server is the Kubernetes version that the API server reports, eks the one that EKS reports. Only Keep uses these fields.
 	server serverVersion
 	eks    string
 }
@@ -206,8 +206,8 @@ func (r *ClusterReader) askServer(ctx context.Context) time.Duration {
 	return r.cfg.Every
 }
 
-// serverVersion is the version that API servers say. A new one counts when it is said twice in a row: during an upgrade the old and the
-// new servers answer in turn.
+// serverVersion is the version that the API servers report (now). Another version (next) replaces it only when it is reported twice in a row:
+// during an upgrade the old and the new servers answer in turn.
 type serverVersion struct{ now, next string }
 
 func (v *serverVersion) heard(said string) {

@@ -53,10 +53,10 @@ func NewCounts(changed func()) *Counts {
 	return c
 }
 
-// Left returns the numbers by reservation id.
+// Left returns how many instances each reservation can still take, by its id.
 func (c *Counts) Left() *map[string]int { return c.now.Load() }
 
-// Update changes the numbers.
+// Update lets update change the numbers of instances that reservations can still take, by reservation id.
 func (c *Counts) Update(update func(map[string]int)) {
 	c.mu.Lock()
 	old := *c.now.Load()

@@ -22,7 +22,7 @@ type Region struct {
 	Types  []*Hardware         // sorted by name; nil: not known yet
 	Zones  map[string][]string // by type, sorted; nil: not known yet
 	Prices map[string]Prices   // by price source, such as OnDemand; absent or nil: not known
-	// Settled: prices are known, or we have waited long enough for them.
+	// Settled: prices are known, or have been waited for as long as pricePatience.
 	Settled bool
 }
 
@@ -53,7 +53,7 @@ const (
 	PartZones = "zones of instance types"
 )
 
-// parts returns all of them: types, zones, and the price sources.
+// parts returns the names of all parts of the region data: types, zones, and the price sources.
 func parts() []string {
 	all := []string{PartTypes, PartZones}
 	for _, s := range priceSources {

@@ -36,7 +36,7 @@ type Type struct {
 	Accelerators      []Accelerator      `json:"accelerators,omitempty"`
 	LocalStoreGB      int64              `json:"localStoreGB,omitempty"`
 	LocalNVMeGB       int64              `json:"localNvmeGB,omitempty"`
-	LocalDisks        int32              `json:"localDisks,omitempty"` // number of disks that LocalStoreGB consists of; 0: one
+	LocalDisks        int32              `json:"localDisks,omitempty"` // number of disks that LocalStoreGB is spread over; 0: one
 	MaxENIs           int32              `json:"maxENIs"`
 	MaxENIsFirst      int32              `json:"maxENIsDefaultCard,omitempty"` // 0: MaxENIs
 	IPv4PerENI        int32              `json:"ipv4PerENI"`

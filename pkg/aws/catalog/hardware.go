@@ -29,9 +29,9 @@ type Hardware struct {
 	CPUManufacturer                    string
 	ClockMHz                           int64
 
-	NVMeGB    int64 // instance store reachable as NVMe
-	StoreGB   int64 // any instance store
-	StoreDisk int64 // its number of disks
+	NVMeGB    int64 // size of the instance store if its disks are NVMe
+	StoreGB   int64 // size of the instance store, of any kind
+	StoreDisk int64 // number of disks of the instance store
 
 	Cards        []NetworkCard
 	defaultCard  int

@@ -27,10 +27,10 @@ type PriceSettings struct {
 
 // priceSource is where prices of on-demand or spot instances are read.
 type priceSource struct {
-	part string // as Status and, with dashes, the metric name it
+	part string // the source's name in the text of Cache.Status and, with dashes for spaces, in metrics
 	spot bool
-	// complete: it has a price for everything that can be launched, so that until it has been read, missing prices are estimated. A source that
-	// isn't complete has prices for some types; where they are not known, those of the other sources count.
+	// complete: the source has a price for everything that can be launched. Until such a source has been read, missing prices are estimated. A
+	// source that isn't complete has prices for some types only; for all others the prices of the other sources count.
 	complete bool
 	every    func(Config) time.Duration
 	// read returns nil if the source can't be asked in this region, and an empty map if it isn't configured.
@@ -49,8 +49,8 @@ func (f *Region) setPrices(source string, p Prices) {
 	f.Prices[source] = p
 }
 
-// AllRead returns the prices of a region in which all sources have been read. Those of on-demand and of spot instances that count are given; a
-// nil map means that they are not known.
+// AllRead returns the prices of a region, by price source, as if all sources had been read. onDemand and spot are the prices that count; a nil
+// map means that these are not known.
 func AllRead(onDemand, spot Prices) map[string]Prices {
 	out := map[string]Prices{}
 	for i := range priceSources {
@@ -83,7 +83,7 @@ func (f *Region) Price(h *Hardware, zone string, spot bool) (p float64, ok bool)
 	return p * spotShare, ok
 }
 
-// listed returns the price of the first source that has one.
+// listed returns the price of an instance type in a zone that the first source has which knows one; false: none does.
 func (f *Region) listed(name, zone string, spot bool) (float64, bool) {
 	for i := range priceSources {
 		s := &priceSources[i]

@@ -23,10 +23,12 @@ const (
 // Class is what a node class is resolved to, for one instance type. A part that isn't known yet must not count as empty: Of returns an error
 // as long as it needs such a part.
 type Class struct {
-	// Images are known if there are any; Image is the one that the type is launched with, empty: no image fits the type.
+	// Images is the number of images of the class; 0: they are not known yet. Image is the id of the image that the type is launched with; empty:
+	// no image fits the type.
 	Images int
 	Image  string
-	// Groups and Subnets are known if there are any. OwnGroups: they come from a launch template of the user's, and not from the class.
+	// Groups and Subnets are the ids of the class's security groups and subnets; empty: not known yet. OwnGroups: the security groups come from a
+	// launch template of the user's, and not from the class.
 	Groups, Subnets []string
 	OwnGroups       bool
 	// Reservations are the ids of the capacity reservations that the class selects.
@@ -37,7 +39,8 @@ type Class struct {
 	PlacementKnown bool
 }
 
-// Of returns why an instance isn't what the class would launch now; "": it is. The order is Karpenter's. Labels are the claim's.
+// Of returns why an instance isn't what the class would launch now; "": it is. If there are several reasons, it is the first in Karpenter's order.
+// labels are those of the claim.
 func Of(c *Class, i *Instance, image string, labels map[string]string) (cloudprovider.DriftReason, error) {
 	switch {
 	case c.Images == 0:

@@ -20,7 +20,7 @@ type Instance struct {
 type Seen struct {
 	mu     sync.Mutex
 	byID   map[string]*Instance
-	listed bool // Keep was called
+	listed bool // Keep was called, so that byID has had every instance at least once
 }
 
 // Note remembers an instance. reservation is the capacity reservation that it was launched into, if any.
@@ -45,7 +45,8 @@ func (s *Seen) Keep(ids map[string]bool) {
 	maps.DeleteFunc(s.byID, func(id string, _ *Instance) bool { return !ids[id] })
 }
 
-// Get returns what was last seen of an instance, or nil if it was never seen; the caller must not change it. listed reports whether Keep was called.
+// Get returns what was last seen of an instance, or nil if it was never seen; the caller must not change it. listed reports whether all instances
+// have been listed since the start (Keep was called).
 func (s *Seen) Get(id string) (i *Instance, listed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,7 @@ const (
 type Poller struct {
 	api   sdk.StatusAPI
 	clock clock.WithTicker
-	// hold returns why another controller acts on instances now, or nil.
+	// hold returns an error if another controller acts on instances now, so that no interruption may be reported; else nil.
 	hold           func() error
 	onInterruption func(context.Context, []capacity.Interruption) []error
 	impaired       atomic.Pointer[map[string]cloudprovider.Impairment]
@@ -46,7 +46,7 @@ func (p *Poller) OnInterruption(f func(context.Context, []capacity.Interruption)
 	p.onInterruption = f
 }
 
-// Impaired returns the instances that fail a check of EC2's, of the whole account, by their IDs. Nobody may change it.
+// Impaired returns the instances of the whole account that fail one of EC2's status checks, by their IDs. The caller must not change the result.
 func (p *Poller) Impaired() map[string]cloudprovider.Impairment {
 	if known := p.impaired.Load(); known != nil {
 		return *known

@@ -19,14 +19,15 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Whoever may write to the queue, or create a rule that does, can write what they like there. So EC2 is asked about each message before a
-// node is drained because of it.
+// Anyone with permission to write to the queue, or to create a rule that does, can put any message there. So EC2 is asked about each message before
+// a node is drained because of it.
 
 const (
-	// looks is how often a message is received, 20 s apart, before EC2's silence about it counts as a denial: EC2's API may be some seconds
-	// behind its events.
+	// looks is how often a message is received, 20 s apart, before it is ignored because EC2's API shows nothing of it: the API may be some
+	// seconds behind the events.
 	looks = 4
-	// unconfirmedAtOnce nodes, and then unconfirmedPerMinute, are drained because of messages that EC2 can't confirm.
+	// Because of messages that EC2 can neither confirm nor deny, at most unconfirmedAtOnce nodes are drained at once, and then
+	// unconfirmedPerMinute.
 	unconfirmedAtOnce, unconfirmedPerMinute = 10, 5
 )
 
@@ -37,17 +38,18 @@ type Asked interface {
 	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
 }
 
-// outcome is what comes of a message about an instance.
+// outcome says whether a message about an instance is believed.
 type outcome string
 
 const (
 	// confirmed: EC2 says so as well. foreign: the instance isn't this cluster's, so that the message changes nothing.
 	confirmed outcome = "confirmed"
 	foreign   outcome = "foreign"
-	// unconfirmed: EC2 can't tell, and the message is believed. delayed: it is not believed yet, because too many were.
+	// unconfirmed: EC2 can't tell, and the message is believed. delayed: EC2 can't tell, and the message isn't believed yet, because too many
+	// such messages were believed just before.
 	unconfirmed outcome = "unconfirmed"
 	delayed     outcome = "delayed"
-	// denied: EC2 says otherwise. refuted: it has done so often enough.
+	// denied: EC2 says otherwise; the message is received again. refuted: EC2 still says otherwise after looks receives; it is ignored.
 	denied  outcome = "denied"
 	refuted outcome = "refuted"
 )
@@ -62,7 +64,7 @@ type Confirmer struct {
 	clock clock.PassiveClock
 
 	mu    sync.Mutex
-	level float64 // of the bucket of unconfirmed messages
+	level float64 // how many unconfirmed messages may be believed at time at (a token bucket)
 	at    time.Time
 }
 
@@ -71,8 +73,8 @@ func NewConfirmer(api Asked, c clock.PassiveClock, o ownership.Owner) *Confirmer
 	return &Confirmer{api: api, owner: o, clock: c, level: unconfirmedAtOnce, at: c.Now()}
 }
 
-// sift decides about interruptions that were received for the times-th time. It returns those to handle, with the index of each, and the
-// errors of those that must be received again.
+// sift decides which interruptions to handle; all[i] was received times[i] times. It returns those to handle, with the index of each in all. errs[i]
+// is set if the message of all[i] has to be received again.
 func (c *Confirmer) sift(ctx context.Context, all []capacity.Interruption, times []int) (handle []capacity.Interruption, index []int, errs []error) {
 	errs = make([]error, len(all))
 	found := c.ask(ctx, all)
@@ -105,7 +107,7 @@ func (c *Confirmer) sift(ctx context.Context, all []capacity.Interruption, times
 	return handle, index, errs
 }
 
-// take takes one of the nodes that may be drained because of unconfirmed messages.
+// take reports whether one more node may be drained now because of an unconfirmed message, and counts it if so.
 func (c *Confirmer) take() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +125,7 @@ func (c *Confirmer) take() bool {
 type answers struct {
 	owner            ownership.Owner
 	instances        map[string]*ec2types.Instance
-	taken, scheduled map[string]bool // by instance
+	taken, scheduled map[string]bool // by instance id: EC2 takes it back; EC2 has scheduled an event for it
 	known, events    bool            // EC2 has answered about instances, and about their scheduled events
 }
 

@@ -20,8 +20,8 @@ func Unusablef(format string, args ...any) error { return Unusable(fmt.Sprintf(f
 // Part is one kind of reference of a class.
 type Part[T any] struct {
 	Value T
-	// Problem is the reason that a definite answer gave for having no value; Err is why there is no answer. Known: there was an
-	// answer.
+	// Known: there was a definite answer. Problem is why the last definite answer has no usable value (nothing matches, say); nil: it has one.
+	// Err is why the last look-up got no definite answer (a request failed, say); nil: it got one.
 	Problem error
 	Err     error
 	Known   bool
@@ -56,7 +56,7 @@ const problemPeriod = 15 * time.Second
 // Usable reports whether the last definite answer has a value.
 func (p *Part[T]) Usable() bool { return p.Known && p.Problem == nil }
 
-// Again makes the part due if there is no answer: what it needs may exist now.
+// Again has the part looked up again at once if there is no answer yet: what it refers to may exist now.
 func (p *Part[T]) Again() {
 	if p.Err != nil {
 		p.Due = time.Time{}

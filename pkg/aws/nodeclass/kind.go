@@ -36,8 +36,8 @@ func images(o status.Object) (out []string) {
 	return out
 }
 
-// resolve copies the status that a class was resolved to. If it says nothing about placement groups, a class that selects none is ready
-// in that respect.
+// resolve copies the resolved status to the node class o. If the resolved status has no condition about placement groups, the condition is added:
+// True for a class that selects none.
 func resolve(o, resolved status.Object) {
 	nc := o.(*ec2nc.EC2NodeClass)
 	nc.Status = *resolved.(*ec2nc.EC2NodeClass).Status.DeepCopy()

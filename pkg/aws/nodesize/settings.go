@@ -24,8 +24,8 @@ type Settings struct {
 	kubeReserved, systemReserved capacity.Resources
 	evictMemory, evictStorage    threshold
 
-	// Own is what the class's own user data sets. reservedPods is the number of pods for which nodeadm reserves memory because of it; 0: the usual
-	// number, unknownPods: an expression that only the instance can evaluate.
+	// Own holds the kubelet settings in the class's own user data. reservedPods is the number of pods for which nodeadm reserves memory according to
+	// that user data; 0: it doesn't say, unknownPods: by an expression that only the instance can evaluate.
 	Own          *bootstrap.Kubelet
 	reservedPods int64
 
@@ -37,9 +37,9 @@ type Settings struct {
 
 	// Interfaces: the class lists its network interfaces.
 	Interfaces bool
-	// EFAOnly is how many of them are EFA-only.
+	// EFAOnly is how many of the interfaces that the class lists are EFA-only (without IP addresses).
 	EFAOnly int64
-	// efaOnlyCard0 is how many EFA-only interfaces on card 0 are not available to pods.
+	// efaOnlyCard0 is how many of these are on network card 0, where each takes the place of an interface with addresses for pods.
 	efaOnlyCard0 int64
 }
 
@@ -55,8 +55,8 @@ func (t threshold) of(capacity int64) int64 {
 
 // Config holds the program's settings that determine the size of nodes.
 type Config struct {
-	Overhead     float64 // share of memory the kubelet never sees
-	ReservedENIs int64   // network interfaces that pods don't use
+	Overhead     float64 // share of an instance's memory, from 0 to 1, that hypervisor and kernel take before the kubelet sees it
+	ReservedENIs int64   // number of network interfaces that pods don't use
 	Prefixes     bool    // the CNI gives interfaces address prefixes instead of single addresses
 }
 

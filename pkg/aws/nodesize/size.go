@@ -76,8 +76,8 @@ func (s *Settings) Size(h *catalog.Hardware, memory int64, kept reported.Kept) (
 // real number. EC2 publishes none.
 const mostOverhead = 0.125
 
-// Certain returns how much of the allocatable memory that Size returns every node of the type has, in bytes. 0 means all of it: either such a node has
-// shown its memory, or Overhead is large enough.
+// Certain returns how many bytes of the allocatable memory that Size returns every node of the type has for certain. 0 means all of them: either a
+// node of the type has shown its memory, or Overhead is large enough.
 func (s *Settings) Certain(h *catalog.Hardware, memory int64, kept reported.Kept) int64 {
 	if memory > 0 || s.Overhead >= mostOverhead {
 		return 0
@@ -100,7 +100,8 @@ func (s *Settings) Smaller(h *catalog.Hardware, memory int64) bool {
 // or lies, and must not make the type useless for all others of its class.
 const mostKept = 0.75
 
-// keep makes what kubelets have kept from pods count: in addition to what is computed, or instead of it where a script starts them.
+// keep applies to alloc what kubelets have reported to keep from pods: it lowers an amount of which they keep more than was computed. Where a script
+// starts the kubelet, the reported amounts replace the computed ones, also where they keep less.
 func (s *Settings) keep(capac, alloc capacity.Resources, kept reported.Kept) {
 	for name, amount := range map[corev1.ResourceName]int64{
 		corev1.ResourceCPU: kept.CPU, corev1.ResourceMemory: kept.Memory, corev1.ResourceEphemeralStorage: kept.Storage,
@@ -112,7 +113,7 @@ func (s *Settings) keep(capac, alloc capacity.Resources, kept reported.Kept) {
 	}
 }
 
-// computed returns what a kubelet on the type keeps from pods as far as that is computed.
+// computed returns what a kubelet on the type keeps from pods, as computed from the settings without any reports of nodes.
 func (s *Settings) computed(h *catalog.Hardware) reported.Kept {
 	all, left, _ := s.Size(h, 0, reported.Kept{})
 	less := func(name corev1.ResourceName) int64 { return all[name] - left[name] }
@@ -125,7 +126,8 @@ func (s *Settings) More(h *catalog.Hardware, kept reported.Kept) reported.Kept {
 	return reported.Kept{CPU: max(0, kept.CPU-c.CPU), Memory: max(0, kept.Memory-c.Memory), Storage: max(0, kept.Storage-c.Storage)}
 }
 
-// With returns what a kubelet on the type keeps if it keeps more beyond what is computed: a script mostly reserves the same on every type.
+// With returns what a kubelet on the type keeps from pods if it keeps more in addition to what is computed, as kubelets on other types do: a script
+// mostly reserves the same on every type.
 func (s *Settings) With(h *catalog.Hardware, more reported.Kept) reported.Kept {
 	c := s.computed(h)
 	return reported.Kept{CPU: c.CPU + more.CPU, Memory: c.Memory + more.Memory, Storage: c.Storage + more.Storage}

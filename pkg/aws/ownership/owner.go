@@ -38,8 +38,8 @@ func (o Owner) Marked(tags []ec2types.Tag, key string) bool {
 	return has(o.Tag(), func(v string) bool { return v == Owned }) && has(key, func(string) bool { return true })
 }
 
-// Own reports whether what a launch created is this Dovetail's, and not that of another one in the cluster, by its tags. Another one's is never
-// removed: its claims are not known here.
+// Own reports, by the tags of what a launch created (instances, volumes, launch templates), whether it is this Dovetail's and not that of another
+// Dovetail in the cluster. This process never removes what belongs to another Dovetail, because it doesn't know that Dovetail's claims.
 func (o Owner) Own(tags map[string]string) bool { return tags[objects.TagManagedBy] == o.ManagedBy }
 
 // Tags returns the class's own tags and those that mark a resource as this cluster's.
@@ -64,7 +64,7 @@ func (o Owner) LaunchTags(nc *ec2nc.EC2NodeClass, pool string) map[string]string
 		tags[ec2nc.NameTagKey] = cmp.Or(pool, nc.Name)
 	}
 	tags[ec2nc.NodePoolTagKey], tags[ec2nc.NodeClassTagKey] = cmp.Or(pool, noPool), nc.Name
-	delete(tags, objects.TagManagedBy) // the class may not give away what is launched for it
+	delete(tags, objects.TagManagedBy) // a tag in the class must not make its instances another Dovetail's
 	if o.ManagedBy != "" {
 		tags[objects.TagManagedBy] = o.ManagedBy
 	}

@@ -18,7 +18,7 @@ const (
 	RunInstancesDenied         = "RunInstancesAuthCheckFailed"
 )
 
-// Denial says what the role may not do.
+// Denial says which permission the program's role lacks: the reason and message of the class's condition.
 type Denial struct {
 	Reason, Message string
 }
@@ -32,7 +32,7 @@ type API interface {
 
 // Try is a launch to ask about, as a pool would make it: the policy may restrict instance types, tags, subnets and roles.
 type Try struct {
-	// Image is what a launch template of the class names; empty: the template is the user's, and none is created.
+	// Image is the id of the image in the launch template that would be created; empty: the template is the user's, and none is created.
 	Image string
 	Tags  map[string]string
 	// Groups are the security groups of the class; none: they are in the user's template.

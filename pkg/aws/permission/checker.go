@@ -26,9 +26,10 @@ const (
 // Subject is a node class as it is resolved now.
 type Subject struct {
 	Name string
-	// Key is the same as long as the answer is: when it changes, the class is checked again.
+	// Key identifies everything that the answer depends on: when it changes, the class is checked again.
 	Key string
-	// Tries returns one launch for each of the pools that use the class, in their order. None: the class isn't checked now.
+	// Tries returns one launch to ask about for each of the pools, which use the class, in the same order. If it returns none, the class isn't
+	// checked now.
 	Tries func(pools []*capacity.Pool) []Try
 	// Tell is called with each answer; nil: it may be launched from.
 	Tell func(*Denial)

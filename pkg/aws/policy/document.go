@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Scope is what the policy is for. An empty field stays a placeholder like ${Region}.
+// Scope holds the account, region, cluster and names that the policy is for. An empty field stays a placeholder like ${Region}.
 type Scope struct {
 	Partition, Region, Account, Cluster string
 	// NodeRole is the name of the nodes' IAM role, Queue that of the interruption queue.

@@ -6,20 +6,21 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/bootstrap"
 )
 
-// Record is what the nodes of a class have shown of themselves and nobody publishes: the value of objects.AnnotationLearned.
+// Record is what Dovetail has learned from the nodes of a class because it is published nowhere: the value of objects.AnnotationLearned.
 type Record struct {
-	// NodeName is the form of their names.
+	// NodeName is the form of the nodes' names.
 	NodeName bootstrap.NameForm `json:"nodeName,omitempty"`
-	// Memory is the capacity in bytes by image and instance type, for images that the class uses now.
+	// Memory is the nodes' memory capacity in bytes, by image and instance type, for images that the class uses now.
 	Memory map[string]map[string]int64 `json:"memory,omitempty"`
-	// Kept is what kubelets keep from pods, by image and instance type, where user data doesn't tell it. Class is the hash of the class
-	// that it holds for.
+	// Kept is what kubelets keep from pods, by image and instance type, where user data doesn't tell it. Class is the hash of the version of the
+	// class to which Kept applies.
 	Class string                     `json:"class,omitempty"`
 	Kept  map[string]map[string]Kept `json:"kept,omitempty"`
 }
 
-// With returns what is known together with what is recorded, of the images in use. Where both differ, the recorded name counts, the smaller memory and
-// the larger reservations. So several Dovetails that record what their own nodes show don't take turns in overwriting each other's record.
+// With returns what this process knows together with what is recorded, of the images in use. Where both differ, the recorded form of names counts,
+// the smaller memory, and the larger amounts kept from pods. So several Dovetails, each with its own nodes, don't take turns in overwriting each
+// other's record.
 func (l Record) With(record string) Record {
 	var r Record
 	if err := json.Unmarshal([]byte(record), &r); err != nil {

@@ -11,18 +11,19 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// lastNodes is how many nodes of a kind are remembered. One that reported too little is forgotten when so many others have followed.
+// lastNodes is how many nodes of one type, image and class version are remembered. A node that reported too little is forgotten when so many other
+// nodes have followed.
 const lastNodes = 8
 
 const mi = int64(1) << 20
 
-// Key is what the memory of a node depends on.
+// Key identifies nodes that have the same memory: it depends on the instance type and the image.
 type Key struct{ InstanceType, Image string }
 
 // Class is a version of a node class: its hash changes with everything that new nodes would be different in.
 type Class struct{ Name, Hash string }
 
-// ClassKey is what the reservations of a kubelet depend on.
+// ClassKey identifies nodes whose kubelets keep the same resources from pods (kube-reserved, system-reserved, eviction thresholds).
 type ClassKey struct {
 	Class
 	Key
@@ -34,12 +35,12 @@ type Node struct {
 	Capacity, Allocatable capacity.Resources
 }
 
-// Kept is what a kubelet keeps from pods, and how many pods it takes. The zero value: not known.
+// Kept holds the resources that a kubelet keeps from pods, and how many pods it runs at most. The zero value: not known.
 type Kept struct {
 	CPU     int64 `json:"cpu"`               // milli-CPU
 	Memory  int64 `json:"memory"`            // bytes, with huge pages
 	Storage int64 `json:"ephemeral-storage"` // bytes
-	Pods    int64 `json:"pods"`              // taken, not kept
+	Pods    int64 `json:"pods"`              // the number of pods that the node runs at most; unlike the others, not an amount kept from pods
 	// HugePages2Mi and HugePages1Gi are the bytes of Memory that pods get as huge pages.
 	HugePages2Mi int64 `json:"hugepages-2Mi,omitempty"`
 	HugePages1Gi int64 `json:"hugepages-1Gi,omitempty"`
@@ -51,7 +52,7 @@ const (
 	HugePages1Gi corev1.ResourceName = corev1.ResourceHugePagesPrefix + "1Gi"
 )
 
-// Most returns the larger of what is kept, and the smaller of what pods get.
+// Most returns the worse of two values for pods: the larger amounts that are kept, and the smaller numbers of pods and of huge pages.
 func (k Kept) Most(o Kept) Kept {
 	return Kept{CPU: max(k.CPU, o.CPU), Memory: max(k.Memory, o.Memory), Storage: max(k.Storage, o.Storage), Pods: min(k.Pods, o.Pods),
 		HugePages2Mi: min(k.HugePages2Mi, o.HugePages2Mi), HugePages1Gi: min(k.HugePages1Gi, o.HugePages1Gi)}
@@ -91,7 +92,7 @@ func (s *Snapshot) OfClass(c Class, f func(Key, Kept)) {
 type Nodes struct {
 	now atomic.Pointer[Snapshot]
 
-	mu     sync.Mutex // guards the others, and serializes writers of now
+	mu     sync.Mutex // guards memory and kept, and serializes writers of now
 	memory map[Key][]int64
 	kept   map[ClassKey][]Kept
 }
@@ -114,7 +115,7 @@ func (n *Nodes) See(node Node) bool {
 		return false
 	}
 	bytes := node.Capacity[corev1.ResourceMemory]
-	if bytes -= bytes % mi; bytes > 0 { // differences of a few pages are no news
+	if bytes -= bytes % mi; bytes > 0 { // in whole MiB, because nodes of a type differ by a few pages
 		n.memory[node.Key] = last(n.memory[node.Key], bytes)
 	}
 	if node.Class.Name != "" && node.Allocatable[corev1.ResourceMemory] > 0 {
@@ -191,7 +192,7 @@ func keptBy(n Node) Kept {
 		Pods: n.Allocatable[corev1.ResourcePods], HugePages2Mi: n.Allocatable[HugePages2Mi], HugePages1Gi: n.Allocatable[HugePages1Gi]}
 }
 
-// last returns the last few of all with one more.
+// last returns the last lastNodes elements of all with one appended.
 func last[T any](all []T, one T) []T {
 	return append(slices.Clone(all[max(0, len(all)+1-lastNodes):]), one)
 }

@@ -83,7 +83,7 @@ func load(ctx context.Context, region string) (awssdk.Config, error) {
 // NewClients creates the clients from an SDK configuration and adds deadlines, retries and client-side rate limits.
 func NewClients(cfg awssdk.Config, c clock.Clock) Clients { return newClients(cfg, c) }
 
-// newClients asks first, and then the SDK, whether an error is worth another attempt.
+// newClients creates the clients. Whether an error is worth another attempt is decided by first, and by the SDK where first doesn't know.
 func newClients(cfg awssdk.Config, c clock.Clock, first ...retry.IsErrorRetryable) Clients {
 	cfg = cfg.Copy()
 	cfg.Retryer = func() awssdk.Retryer {
@@ -155,7 +155,7 @@ func turns(s *middleware.Stack, t *throttle) error {
 
 type turnKey struct{}
 
-// turn is the state of one call.
+// turn is the state of one call: its attempts, each of which waits for the throttle to admit it.
 type turn struct {
 	used bool
 	// failed is the error of the last attempt that was answered or could not be sent.

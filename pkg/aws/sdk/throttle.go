@@ -43,9 +43,9 @@ const terminatedInstances = "TerminateInstances/instances"
 type throttle struct {
 	clock clock.Clock
 	mu    sync.Mutex
-	// free is when the bucket of an action will be full again; the number of its tokens follows from that.
+	// free is when the bucket will be full again, by action or service; the number of its tokens now follows from that.
 	free map[string]time.Time
-	last time.Time // by the clock, when a token was last asked for
+	last time.Time // the clock's time when a token was last asked for
 }
 
 func newThrottle(c clock.Clock) *throttle { return &throttle{clock: c, free: map[string]time.Time{}} }

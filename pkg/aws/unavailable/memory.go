@@ -46,7 +46,7 @@ type Memory struct {
 	mu  sync.Mutex // serializes writers of now
 }
 
-// New returns a Memory that calls changed when something is added; ttl is for how long what has no capacity isn't tried again.
+// New returns a Memory that calls changed when something is added. For the time ttl, a scope without capacity isn't tried again.
 func New(c clock.PassiveClock, ttl time.Duration, changed func()) *Memory {
 	e := &Memory{clock: c, ttl: ttl, changed: changed}
 	e.now.Store(&State{})
@@ -55,12 +55,12 @@ func New(c clock.PassiveClock, ttl time.Duration, changed func()) *Memory {
 
 // State is the content of a Memory at one moment; immutable.
 type State struct {
-	until map[Scope]time.Time // without capacity
-	// settles is when capacity that was unavailable will have been available for settlesAfter. leaving is until when EC2's recommendation
-	// to leave a scope counts.
+	until map[Scope]time.Time // until when a scope counts as without capacity
+	// settles holds, for scopes that were without capacity, when they will have been available again for settlesAfter. leaving is until when EC2's
+	// recommendation to leave a scope counts.
 	settles, leaving map[Scope]time.Time
 	avoided          map[Scope]time.Time // until when a class avoids a scope
-	next             time.Time           // the earliest end of anything; zero: none
+	next             time.Time           // the earliest time in these maps; zero: they are empty
 }
 
 // Unavailable returns a state in which the scopes have no capacity, for ever.
@@ -190,8 +190,8 @@ func (x *State) Recommended(capacityType, instanceType, zone string) bool {
 	return yes
 }
 
-// Avoided reports whether within the last quarter of an hour an instance of the node class in a pool has failed to become a node, or the instance type
-// could not be launched from the class.
+// Avoided reports whether within the last quarter of an hour (avoidedFor) an instance of the node class in a pool (instance type, zone, capacity
+// type) has failed to become a node, or the instance type could not be launched from the class.
 func (x *State) Avoided(nodeClass, capacityType, instanceType, zone string) bool {
 	if len(x.avoided) == 0 {
 		return false

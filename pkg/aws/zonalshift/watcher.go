@@ -48,8 +48,8 @@ type Watcher struct {
 	cluster string
 	changed func()
 
-	arn string                // of the cluster; only the loop's
-	now atomic.Pointer[State] // written by the loop
+	arn string                // the cluster's ARN; only Poll's goroutine uses it
+	now atomic.Pointer[State] // written by Poll's goroutine only
 }
 
 // New returns a watcher that calls changed when a shift begins or ends.

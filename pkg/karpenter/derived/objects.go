@@ -19,8 +19,7 @@ import (
 )
 
 // Objects holds the pools and classes that have no API object of their own: those derived from Provisioners and those from profiles'
-// arguments. They live in memory, and whoever reads pools and classes treats them like objects. What would be written to their status is kept
-// here (PutStatus).
+// arguments. They exist in memory only, and callers treat them like API objects. What would be written to their status is kept here (PutStatus).
 //
 //	Provisioner or AWSNodeTemplate seen, or arguments read -> derived -> callbacks called (Parts) -> status kept -> removed
 //
@@ -41,7 +40,7 @@ type Objects struct {
 
 // Parts are the functions and settings by which derived objects are connected to the store.
 type Parts struct {
-	// Class is the kind of the classes.
+	// Class is the cloud's kind of node class.
 	Class cloudprovider.NodeClassKind
 	// Provisioner and Template return the watched object with that name, or nil.
 	Provisioner func(name string) *legacy.Provisioner
@@ -53,7 +52,7 @@ type Parts struct {
 	StatusChanged func(name string)
 }
 
-// New returns no objects yet.
+// New returns Objects that holds no pools and classes yet.
 func New(p Parts) *Objects {
 	return &Objects{parts: p, pools: map[string]*karpv1.NodePool{}, classes: map[string]status.Object{}}
 }
@@ -153,7 +152,8 @@ func (d *Objects) keepPool(name string, np *karpv1.NodePool) {
 	}
 }
 
-// putClass is putPool for classes.
+// putClass replaces or removes (nil) a derived class and calls the callbacks. The caller holds deriving. The status of the previous version is
+// kept.
 func (d *Objects) putClass(name string, nc status.Object) {
 	before := d.Class(name)
 	if nc != nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 )
 
-// PutStatus stores the status of a derived object in memory, because there is no API object for it. The new object, changed, is dropped if the
-// object's spec is another one by now: that has already queued the object again. If its status is another one than when base was read, the error
-// is a conflict, as it would be from the API server. The annotations of changed are stored, too; if base is nil,
-// only these are.
+// PutStatus stores the status and annotations of changed, a derived object, in memory, because there is no API object for it. base is the object as
+// the caller read it. If the object's spec has changed since then, nothing is stored: that change has already queued the object again. If its
+// status has changed since then, the error is a conflict, as it would be from the API server. If base is nil, only the annotations are stored.
 func (d *Objects) PutStatus(base, changed client.Object) error {
 	d.deriving.Lock()
 	defer d.deriving.Unlock()

@@ -30,7 +30,7 @@ type architectures struct {
 
 type openWorkload struct {
 	name string
-	last time.Time // time nodes were planned for it
+	last time.Time // when nodes that may be arm64 were last planned for it
 }
 
 func (a *architectures) begin(now time.Time) {
@@ -50,7 +50,7 @@ func (a *architectures) see(pool, workload string, now time.Time) bool {
 			return false
 		}
 	}
-	// One more than the condition names is kept: the condition also says that there are others, and which one that is doesn't matter.
+	// The record keeps one workload more than the condition names, by which the condition knows that there are others; which one doesn't matter.
 	if len(known) > capacity.MaxOpenWorkloads {
 		known[capacity.MaxOpenWorkloads].last = now
 		return false

@@ -47,8 +47,8 @@ func (p *poolStatus) watchBuffers(ctx context.Context) {
 // OnBuffer registers f to be called when a CapacityBuffer was added, changed or deleted. Call it before RunStatus.
 func (s *Store) OnBuffer(f func()) { s.status.onBuffer = f }
 
-// Buffers returns all CapacityBuffers, by namespace and name, from memory; they must not be changed. known: the API server has listed them, or can't: their
-// definition isn't installed, or they may not be read.
+// Buffers returns all CapacityBuffers, sorted by namespace and name, from memory; they must not be changed. known is false until the API server has
+// listed them; it is true with an empty result if it can't, because their definition isn't installed or the permission to read them is missing.
 func (s *Store) Buffers() (all []*autoscalingv1beta1.CapacityBuffer, known bool) {
 	i := s.status.buffers.Load()
 	if i == nil {

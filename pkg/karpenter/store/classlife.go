@@ -47,7 +47,8 @@ func (p *poolStatus) nodeClassStatus(ctx context.Context, base status.Object) er
 // copyOf returns a copy of a node class that may be changed.
 func copyOf(nc status.Object) status.Object { return nc.DeepCopyObject().(status.Object) }
 
-// stampClass is stampPool for a class. It waits until the cluster CA is known, with which nodes verify the API server.
+// stampClass writes the hash of a class's spec on the class, and before that on claims with a hash of another version, as stampPool does for a
+// pool. It writes nothing until the certificate is known with which nodes verify the API server, because the hash includes it.
 func (p *poolStatus) stampClass(ctx context.Context, nc status.Object) error {
 	ca, known := p.sources.ClusterCA()
 	if !known {

@@ -67,8 +67,8 @@ func (c *cachedClient) List(ctx context.Context, out client.ObjectList, opts ...
 	if i == nil {
 		return c.Client.List(ctx, out, opts...)
 	}
-	// If the definition of NodePools or node classes isn't installed, the derived ones are all there are. The same conclusion would
-	// be wrong for NodeClaims: instances without a claim are terminated.
+	// If the definition of NodePools or node classes isn't installed, the derived objects are all there are, and listing them is no error. For
+	// NodeClaims an empty list would be wrong: instances without a claim are terminated.
 	if absent, _ := i.state(); !absent || !c.derived.Makes(i.CustomKind) {
 		if err := i.readable(); err != nil {
 			return err

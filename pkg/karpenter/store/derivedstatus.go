@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// setDerivedClassStatus is SetNodeClassStatus for a derived class.
+// setDerivedClassStatus keeps in memory the status that a derived node class was resolved to, because there is no API object to write it to.
 func (s *Store) setDerivedClassStatus(of status.Object) error {
 	return onConflictAgain(func() error {
 		base := s.derived.Class(of.GetName())
@@ -90,7 +90,7 @@ func plainConditions(of []status.Condition, generation int64) []status.Condition
 // Provisioners that refer to it; all of them get the same answer.
 func (p *poolStatus) templateStatus(ctx context.Context, base *legacy.AWSNodeTemplate) error {
 	if p.nodeClass.ManagedBy != "" && p.classOfTemplate(base.Name) == nil {
-		return nil // another Dovetail selects the Provisioners that refer to it, and has its answer
+		return nil // another Dovetail selects the Provisioners that refer to the template, and writes its status
 	}
 	t := base.DeepCopy()
 	set := t.StatusConditions(status.WithClock(p.clock))

@@ -98,7 +98,8 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 	return out, nil
 }
 
-// guardPrefix begins the keys of the ConfigMap that are ours. Several Dovetails may use a class, and each has its own record of it there.
+// guardPrefix returns the prefix of this Dovetail's keys in the ConfigMap. Several Dovetails may use one node class, and each has its own record of
+// the class there.
 func (s *Store) guardPrefix() string {
 	if s.nodeClass.ManagedBy == "" {
 		return ""
@@ -140,7 +141,7 @@ func (s *Store) RecordGuard(ctx context.Context, o guard.Owner, text string) err
 	return nil
 }
 
-// put writes one key.
+// put writes the text of one key of the ConfigMap; an empty text removes the key.
 func (m *guardMap) put(ctx context.Context, key, text string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,13 +31,13 @@ var poolsFault = sets.New("LaunchRefused", "LaunchFailed", "LaunchTimeout", "Nod
 //	unknown -> (first outcome) healthy <-> unhealthy (half of the last four failed) -> (pool or class changed) unknown
 type health struct {
 	mu    sync.Mutex
-	pools map[types.UID][]outcome // the oldest first
+	pools map[types.UID][]outcome // the outcomes of the last launches of each pool, by its UID, the oldest first
 }
 
 type outcome struct {
-	claim  types.UID // "" if taken from the condition that was there before a restart
+	claim  types.UID // the claim's UID; "" if the outcome comes from the pool's condition as an earlier leader left it
 	failed bool
-	// reason and message of the failure.
+	// reason and message say why the launch failed; empty if it didn't.
 	reason, message string
 }
 
@@ -108,7 +108,7 @@ func (p *poolStatus) registrations(np *karpv1.NodePool, set status.ConditionSet)
 	case known:
 		set.SetTrue(karpv1.ConditionTypeNodeRegistrationHealthy)
 	case before.IsTrue():
-		p.health.note(np.UID, outcome{}) // as an earlier leader left it
+		p.health.note(np.UID, outcome{}) // the earlier leader's condition says that launches become nodes: it counts as one success
 	case before.IsFalse():
 		for range healthFailures {
 			p.health.note(np.UID, outcome{failed: true, reason: before.Reason, message: before.Message})

@@ -28,7 +28,7 @@ func (p *poolStatus) heldBack(k statusKey) bool {
 // tellHeld records one event on a NodePool when writes are paused, with the reason, and one when they resume.
 func (p *poolStatus) tellHeld(np *karpv1.NodePool, err error) {
 	if err == capacity.ErrOwnerUnknown {
-		return // lasts only a moment at start, unless the leases can't be read: then it wraps the reason
+		return // at start it isn't known for a moment who owns the objects; if the leases can't be read, the error wraps the reason, and is told
 	}
 	why := ""
 	if err != nil {
@@ -60,7 +60,8 @@ func (s *Store) keeps(name string) bool {
 	return ok
 }
 
-// catchUp writes the status that is kept for a class. If a newer one arrives meanwhile, it is kept and the class is queued, so catchUp is called again.
+// catchUp writes the status that was kept for a class while writes were paused. If a newer status arrives meanwhile, that is kept and the class is
+// queued, so that catchUp is called again.
 func (s *Store) catchUp(ctx context.Context, name string) error {
 	s.mu.RLock()
 	kept, ok := s.delayed[name]

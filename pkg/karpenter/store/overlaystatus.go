@@ -43,7 +43,7 @@ func (p *poolStatus) overlay(ctx context.Context, base *karpv1alpha1.NodeOverlay
 	set := o.StatusConditions(status.WithClock(p.clock))
 	by := p.nodeClass.ManagedBy
 	if foundByAnother(set.Get(karpv1alpha1.ConditionTypeValidationSucceeded), by) && by != "" {
-		return nil // the other Dovetail has other pools, so its answer may differ, and both would overwrite each other's
+		return nil // the other Dovetail has other pools, so its result may differ, and both would overwrite each other's condition
 	}
 	if reason, message := p.overlaid.Problem(o.Name); message != "" {
 		if message = shorten(message); by != "" {

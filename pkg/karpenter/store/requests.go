@@ -46,8 +46,8 @@ func (p *poolStatus) watchRequests(ctx context.Context) {
 // OnRequest registers f to be called when a ProvisioningRequest was added, changed or deleted. Call it before RunStatus.
 func (s *Store) OnRequest(f func()) { s.status.onRequest = f }
 
-// Requests returns all ProvisioningRequests, the oldest first, from memory; they must not be changed. known: the API server has listed them, or can't:
-// their definition isn't installed, or they may not be read.
+// Requests returns all ProvisioningRequests, the oldest first, from memory; they must not be changed. known is false until the API server has listed
+// them; it is true if it can't, because their definition isn't installed or the permission to read them is missing.
 func (s *Store) Requests() (all []*provisioningv1.ProvisioningRequest, known bool) {
 	i := s.status.requests.Load()
 	if i == nil {

@@ -93,8 +93,8 @@ func (s *Store) listLive(ctx context.Context, k karpenter.CustomKind) ([]unstruc
 	return list.Items, nil
 }
 
-// otherUsers returns the claims that refer to a class and that aren't in the cache, because another Dovetail manages them. The finalizer must
-// stay as long as there are any.
+// otherUsers returns the names of the claims that refer to a class and aren't in the cache, because another Dovetail manages them. The class must
+// keep its finalizer as long as there are any.
 func otherUsers(ctx context.Context, p *poolStatus, class string) (users []string, err error) {
 	all, err := p.listLive(ctx, karpenter.NodeClaims)
 	for i := range all {
@@ -118,7 +118,7 @@ func (p *poolStatus) contested(np *karpv1.NodePool) bool {
 // foundBy is added to what a Dovetail with a name says of a NodeOverlay, which may be wrong for its pools only.
 func foundBy(by string) string { return fmt.Sprintf(" (found by Dovetail %q)", by) }
 
-// foundByAnother reports whether another Dovetail has set the condition. Then only that one may clear it.
+// foundByAnother reports whether another Dovetail has set the condition. Then only that Dovetail may clear it.
 func foundByAnother(c *status.Condition, ours string) bool {
 	return c != nil && c.IsFalse() && strings.Contains(c.Message, " (found by Dovetail ") && !strings.HasSuffix(c.Message, foundBy(ours))
 }

@@ -26,7 +26,8 @@ func (p *poolStatus) stampPool(ctx context.Context, np *karpv1.NodePool) error {
 	return p.stamp(ctx, "NodePool", np, karpenter.PoolStamp(np), func(nc *karpv1.NodeClaim) bool { return nc.Labels[karpv1.NodePoolLabelKey] == np.Name })
 }
 
-// stamp writes a stamp on an object of a kind, and before that on its claims, where that is needed.
+// stamp writes a stamp (hash and version) on a pool or class, and before that on those of its claims that have a hash of another version. of reports
+// whether a claim is one of the object's.
 func (p *poolStatus) stamp(ctx context.Context, kind string, o client.Object, st karpenter.Stamp, of func(*karpv1.NodeClaim) bool) error {
 	if karpenter.Derived(o.GetName()) || !st.Current(o.GetAnnotations()) {
 		if err := p.restamp(ctx, st, of); err != nil {

@@ -63,11 +63,13 @@ type poolStatus struct {
 	told sync.Map
 	// contests holds, by NodePool UID, the text of the last event about another Dovetail that selects the pool, too.
 	contests sync.Map
-	// buffers is bufferInformer while RunStatus runs; onBuffer is set before.
+	// buffers is the informer of CapacityBuffers while it runs, which is only on the leader; bufferInformer is the same one, also before it runs.
+	// onBuffer is called when a CapacityBuffer changes, and is set before RunStatus.
 	buffers        atomic.Pointer[informer]
 	bufferInformer *informer
 	onBuffer       func()
-	// requests and onRequest are the same for ProvisioningRequests.
+	// requests is the informer of ProvisioningRequests while it runs, which is only on the leader. onRequest is called when a ProvisioningRequest
+	// changes, and is set before RunStatus.
 	requests  atomic.Pointer[informer]
 	onRequest func()
 }
@@ -240,7 +242,8 @@ func (p *poolStatus) reconcile(ctx context.Context, k statusKey) error {
 // effect whose user loses something by that. idle names fields whose missing effect does no harm; the message mentions them.
 func honored(set status.ConditionSet, lost, idle string) {
 	if lost == "" {
-		set.SetTrueWithReason(objects.ConditionFieldsHonored, "FieldsHonored", shorten(idle)) // a reason can't be the condition's type, which contains a domain
+		// The usual reason, the condition's type, isn't a valid reason here: it contains a domain.
+		set.SetTrueWithReason(objects.ConditionFieldsHonored, "FieldsHonored", shorten(idle))
 		return
 	}
 	if idle != "" {

@@ -61,7 +61,7 @@ type Store struct {
 	// creating holds the names of claims whose create request is not answered yet; true if the watch has already seen the claim
 	// deleted.
 	creating map[string]bool
-	// used is what known claims, and those that are about to be written, take of their pools.
+	// used sums up the resources of known claims, and of claims that are about to be written, against the limits of their pools.
 	used karpenter.Usage
 	// parsed holds the pools by name, converted once per version of the object.
 	parsed map[string]*parsedPool
@@ -77,16 +77,16 @@ type Store struct {
 
 	sources  Sources
 	guardMap *guardMap
-	budgets  map[string]string // which budget is reached, by pool; guarded by mu
+	budgets  map[string]string // the text that says which budget a pool has reached, by pool; guarded by mu
 
 	overlaid      *karpenter.Overlays
 	batches       karpenter.Batches
 	undeclared    undeclared
 	architectures architectures
 	status        *poolStatus
-	// delayed holds what classes were resolved to, by name, while it may not be written yet; guarded by mu.
+	// delayed holds, by name, node classes with a resolved status that is written when writes are no longer paused; guarded by mu.
 	delayed map[string]status.Object
-	// former are the objects, by statusKey, that were seen with old annotation names and that the leader has not written yet (renamed.go).
+	// former is the set of objects, by statusKey, that were seen with annotations under old names, which the leader has yet to rename.
 	former sync.Map
 }
 
@@ -95,8 +95,8 @@ type parsedPool struct {
 	pool   *capacity.Pool
 }
 
-// Sources are what a Store asks other parts of the program for, and the settings that it keeps. It calls no func before Run, and its callers give
-// all of them.
+// Sources holds the settings of a Store, and the funcs by which it asks other parts of the program. All have to be set. No func is called before
+// Run.
 type Sources struct {
 	// Limits hold for the nodes of all pools together, in addition to those of each pool; a resource not listed is not limited.
 	Limits capacity.Resources
@@ -107,7 +107,7 @@ type Sources struct {
 	// ClusterCA returns the certificates that nodes verify the API server with. They are part of a node class's hash: until they are known,
 	// classes get no hash.
 	ClusterCA func() (ca string, known bool)
-	// InstanceTypes returns those of a node class, so that overlays are checked even when nothing is planned.
+	// InstanceTypes returns the instance types that a node class can run, so that overlays are checked even when nothing is planned.
 	InstanceTypes func(nodeClass string) ([]*capacity.InstanceType, error)
 	// Kube and GuardNamespace are for the ConfigMap with the guard's records that have no object of their own.
 	Kube           kubernetes.Interface

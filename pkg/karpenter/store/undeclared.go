@@ -73,7 +73,7 @@ func (s *Store) TaintSeen(pool, claim string, t corev1.Taint) {
 	for _, of := range [][]corev1.Taint{np.Spec.Template.Spec.Taints, np.Spec.Template.Spec.StartupTaints} {
 		for i := range of {
 			if of[i].MatchTaint(&t) {
-				return // the pool declares it by now; the claim is older
+				return // the pool declares the taint by now; the claim was created before that
 			}
 		}
 	}

@@ -341,7 +341,7 @@ func (s *Store) current(ctx context.Context, name string, ask bool) (*karpv1.Nod
 	return nc, nil
 }
 
-// the reads the NodeClaim like current, but a claim of the same name with another UID counts as not found.
+// the returns the NodeClaim c as current does, except that a claim of the same name with another UID counts as not found.
 func (s *Store) the(ctx context.Context, c *capacity.Claim, ask bool) (*karpv1.NodeClaim, error) {
 	nc, err := s.current(ctx, c.Name, ask)
 	if err == nil && c.UID != "" && string(nc.UID) != c.UID {

@@ -11,8 +11,8 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// KeptFor is how long after its node was initialized the reservations on a claim still hold. Until then pods may wait for their turn in the
-// scheduling queue, or for another node of their group. A pod that has not come by then has most likely found another node.
+// KeptFor is how long after its node was initialized the reservations on a claim stay in force. For that time pods may wait for their turn in the
+// scheduling queue, or for another node of their group. A pod that isn't bound there by then has most likely found another node.
 const KeptFor = 5 * time.Minute
 
 // Kept reports whether reservations on the claim's node have to survive a restart: the node isn't initialized yet, or only just.
@@ -20,8 +20,8 @@ func Kept(c *capacity.Claim, now time.Time) bool {
 	return !c.Deleting && (!c.Initialized || now.Sub(c.InitializedAt) < KeptFor)
 }
 
-// Orders are pods' places in plan order, by UID: the order in which a plan's placements are legal one after the other. If a pod was planned several times,
-// the last plan counts, which has the highest number.
+// Orders has each pod's place in plan order, by the pod's UID. Plan order is the order in which the filters verified the placements. The numbers go
+// on from plan to plan, so if a pod was planned several times, the highest number is that of the last plan, and counts.
 type Orders map[types.UID]int
 
 // OrdersOf returns the plan orders that the claims have on record. A claim keeps the record of every reservation that was ever made on it, also of pods
@@ -36,7 +36,7 @@ func OrdersOf(claims []*capacity.Claim) Orders {
 	return out
 }
 
-// Highest returns the highest of all.
+// Highest returns the highest place in plan order.
 func (o Orders) Highest() (n int) {
 	for _, order := range o {
 		n = max(n, order)
@@ -48,13 +48,13 @@ func (o Orders) Highest() (n int) {
 type Node struct {
 	Labels map[string]string
 	Taints []corev1.Taint
-	// Free is what is left on it beside its pods, and the DaemonSet pods that are yet to come.
+	// Free is the allocatable capacity less the requests of the pods that are bound there and of the DaemonSet pods that are yet to come.
 	Free capacity.Resources
 }
 
-// Holding returns the reservations on an initialized claim that hold, in the order of the plans: those of pods of which no other claim has a newer
-// record, and which still fit on the node beside the ones before them. class returns the class of a pod, or nil if it doesn't wait any more. The
-// rest is planned for anew.
+// Holding returns the reservations on an initialized claim that are still in force, in plan order: those of pods that no later plan has placed
+// elsewhere, and that still fit on the node beside the pods of the reservations before. The other pods are planned for anew. class returns the
+// equivalence class of a pod, or nil if the pod doesn't wait any more.
 func (o Orders) Holding(slots []capacity.Slot, n Node, class func(types.UID) *capacity.Class) (out []capacity.Slot) {
 	slots = slices.SortedStableFunc(slices.Values(slots), func(a, b capacity.Slot) int { return cmp.Compare(a.Order, b.Order) })
 	free := n.Free.Clone()

@@ -13,11 +13,11 @@ import (
 // concurrent use.
 type Unanswered struct {
 	mu       sync.Mutex
-	open     map[string]bool   // names of those without an answer
-	launched []*capacity.Claim // those that were launched, as the API server has them; not taken over yet
+	open     map[string]bool   // names of the claims about which the API server has not answered
+	launched []*capacity.Claim // claims that were launched, as the API server has them, until Take returns them
 }
 
-// NewUnanswered returns one without claims.
+// NewUnanswered returns an Unanswered without claims.
 func NewUnanswered() *Unanswered { return &Unanswered{open: map[string]bool{}} }
 
 // Add adds claims that the API server is asked about.
@@ -39,8 +39,9 @@ func (u *Unanswered) Answered(name string, launched *capacity.Claim) {
 	}
 }
 
-// Take returns the claims that were launched, each once, by name. A claim waits for the answers about all claims of its launch batch: a repeated call
-// returns their instances, too, and would terminate those of claims of which the launch isn't known yet.
+// Take returns the claims that were launched, each once, sorted by name. A claim is returned only when the API server has answered about all claims
+// of its launch batch: the batch's call is repeated for them, it returns the instances of all, and an instance whose claim isn't known to be
+// launched would be terminated.
 func (u *Unanswered) Take() (ready []*capacity.Claim) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -55,7 +56,7 @@ func (u *Unanswered) Take() (ready []*capacity.Claim) {
 	return ready
 }
 
-// Names returns the names of the claims without an answer, in order.
+// Names returns the names of the claims without an answer, sorted.
 func (u *Unanswered) Names() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -16,13 +16,13 @@ type Brake struct {
 	perMinute int
 
 	mu    sync.Mutex
-	taken []time.Time // those of the last minute, in order
+	taken []time.Time // when the terminations of the last minute were counted, the earliest first
 }
 
 // New returns a Brake that allows perMinute (at least 1) terminations in any minute.
 func New(perMinute int) *Brake { return &Brake{perMinute: max(perMinute, 1)} }
 
-// Take counts one more termination at now. It returns false, and counts nothing, when the last minute's number is used up.
+// Take counts one more termination at now. It returns false, and counts nothing, if there were already perMinute terminations in the last minute.
 func (b *Brake) Take(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +48,7 @@ func (b *Brake) Wait(now time.Time) time.Duration {
 // PerMinute returns the bound.
 func (b *Brake) PerMinute() int { return b.perMinute }
 
-// forget drops what is over a minute old and, after the clock was set back, what lies in the future.
+// forget drops the terminations that are over a minute old and, after the clock was set back, those that lie in the future.
 func (b *Brake) forget(now time.Time) {
 	kept := b.taken[:0]
 	for _, t := range b.taken {

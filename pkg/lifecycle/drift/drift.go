@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// every is how often a claim is compared although nothing seems to have changed: instances change, too.
+	// every is how often a claim is compared with its pool and class although nothing seems to have changed: the instance may have changed.
 	every = 5 * time.Minute
 	// retry is when a claim is compared again if something wasn't known.
 	retry = 30 * time.Second
-	// pace is the time between two changes of conditions, of all claims together: a class that changes makes thousands of claims drift at
-	// once, and these writes must not delay those for nodes that are starting.
+	// pace is the least time between two changes of the condition, of all claims together: a class that changes makes thousands of claims drift
+	// at once, and writing their conditions must not delay the writes for nodes that are starting.
 	pace = time.Second / 20
 )
 
@@ -69,7 +69,7 @@ func (d *Conditions) Reconcile(ctx context.Context, claim *karpv1.NodeClaim, set
 	switch {
 	case reason == reasonOn(claim):
 	case known && reason == last.reason && !last.turn.IsZero():
-		c.turn = last.turn // the change has waited so long for its turn that the claim is compared again
+		c.turn = last.turn // the comparison was repeated while the change waited for its turn (pace), which it keeps
 	default:
 		c.turn = d.memory.turn(now)
 	}
@@ -159,14 +159,14 @@ func (d *Conditions) reasonOf(ctx context.Context, claim *karpv1.NodeClaim, pool
 	return reason, unknown
 }
 
-// outdated reports whether annotations have another hash than the object has now. If the object was edited while there was no leader, the next leader
-// writes the new hash. Claims that it creates before it does so have the new hash already: they have not drifted.
+// outdated reports whether the hash in an object's annotations is no longer that of its spec, as after an edit while there was no leader. The next
+// leader writes the new hash. Claims that it creates before that have the new hash already: they have not drifted.
 func outdated(annotations map[string]string, now karpenter.Stamp) bool {
 	return now.Current(annotations) && !now.On(annotations)
 }
 
-// Round returns the claims of the pools of which something has changed since the last Round that may bear on drift: the pool's spec or
-// hash, the node class that it refers to, or what that is resolved to. They are to be reconciled.
+// Round returns the names of the claims to reconcile: those of each pool that has changed since the last Round in something that may make nodes
+// drift, which is the pool's spec or hash, its node class, or what that class is resolved to.
 func (d *Conditions) Round(ctx context.Context) ([]string, error) {
 	var pools karpv1.NodePoolList
 	if err := d.objects.List(ctx, &pools); err != nil {

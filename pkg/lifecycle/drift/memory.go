@@ -17,13 +17,13 @@ type memory struct {
 	mu     sync.Mutex
 	claims map[string]compared
 	pools  map[string]source
-	// revisions are those of the sources in pools, and revision is the last one. It is never used again, nor for another pool: claims of a pool that
-	// is created again have been compared with the old one.
+	// revisions holds, by pool, the number of the version of its source in pools. Numbers are never used twice, also not by different pools: so
+	// a pool that is deleted and created again has another number, and its claims are compared again.
 	revisions map[string]uint64
-	revision  uint64
-	// drifted counts claims, as the metric reports them.
+	revision  uint64 // the highest number so far
+	// drifted is the number of drifted claims by pool and reason, as the metric reports it.
 	drifted map[series]int
-	// next is when the next condition may be changed.
+	// next is the earliest time at which the next change of a condition may be written.
 	next time.Time
 }
 
@@ -32,7 +32,7 @@ type compared struct {
 	key    key
 	at     time.Time
 	reason cloudprovider.DriftReason
-	turn   time.Time // when the claim's condition may be changed
+	turn   time.Time // the earliest time at which the claim's condition may be changed; changes of many claims are spread over time
 }
 
 // key is what the result of a comparison depends on, apart from the instance.
@@ -43,7 +43,7 @@ type key struct {
 	poolHash, poolVersion   string
 	classHash, classVersion string
 	image                   string
-	labels                  uint64 // a sum of hashes, whatever their order
+	labels                  uint64 // the sum of the hashes of the claim's labels, so that their order doesn't matter
 }
 
 type series struct {
@@ -85,7 +85,7 @@ func (m *memory) put(claim string, c compared) {
 	m.count(c, 1)
 }
 
-// turn returns when a condition may be changed, later each time.
+// turn returns the earliest time at which one more condition may be changed: each call gets a time later than the one before by pace.
 func (m *memory) turn(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +104,7 @@ func (m *memory) forget(claim string) {
 	delete(m.claims, claim)
 }
 
-// count adds n to the claims that have drifted as c has. The caller holds mu.
+// count adds n to the number of claims that have drifted in c's pool for c's reason. The caller holds mu.
 func (m *memory) count(c compared, n int) {
 	if c.reason == "" {
 		return

@@ -13,17 +13,18 @@ const (
 	idleAfter = 10 * time.Minute
 )
 
-// Answer is the answer to a question that several goroutines ask, so that it is asked at most once in a while. Safe for concurrent use; none waits
-// for another. The zero Answer has no answer yet.
+// Answer keeps the answer to one question to the API server or the cloud for all goroutines that need it, so that the question is asked only once
+// in a while. Safe for concurrent use; no caller blocks while another one asks. The zero Answer has no answer yet.
 type Answer[V any] struct {
 	mu     sync.Mutex
-	busy   bool      // it is being asked
-	asked  time.Time // when the answer was asked for; zero: there is none
+	busy   bool      // a caller is asking the question now
+	asked  time.Time // when the question was asked that answer answers; zero: there is no answer
 	answer V
 }
 
-// Get returns an answer that was asked for at the time since or later. If there is none it calls ask, but not within every of the last success. If
-// wait is not zero, there is no answer before that is over. The answer is shared and must not be changed. The error is that of ask.
+// Get returns an answer to a question that was asked at the time since or later. If there is none, it calls ask, unless another caller does so now or
+// the last answer is younger than every: then wait is the time after which to call Get again, and answer is empty. The answer is shared and must
+// not be changed. The error is that of ask.
 func (s *Answer[V]) Get(since, now time.Time, every time.Duration, ask func() (V, error)) (answer V, wait time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
