@@ -18,7 +18,7 @@ import (
 
 // Shape is what the unallocated ResourceClaims of a pod ask for. Pods of one shape can use the same devices.
 type Shape struct {
-	// Key is the key of capacity.DevicesOf.
+	// Key identifies the shape: it is what capacity.DevicesOf takes to name the resource that counts such pods on a node.
 	Key string
 	// Specs are the specs of the claims, in the order of the pod's claims, without the configuration for the driver: it doesn't influence which devices
 	// are allocated, and may differ from pod to pod.

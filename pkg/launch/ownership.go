@@ -130,8 +130,8 @@ func (o *Ownership) readLog(ctx context.Context) bool {
 	}
 }
 
-// unread refuses the waiting pods because the log can't be read. Nothing may be planned without it, not even when the claims are there and
-// only pools or classes are missing: what an earlier leader launched has not been resumed yet.
+// unread refuses the waiting pods because NodeClaims, pools or node classes can't be read. Nothing may be planned then, not even if only pools or
+// classes are missing: what an earlier leader launched has not been resumed yet.
 func (o *Ownership) unread(ctx context.Context) {
 	waiting, _ := o.gatherer.Gather(ctx)
 	if len(waiting) == 0 {

@@ -25,7 +25,7 @@ func (o *Owners) WorkloadOf(pod *corev1.Pod, class func() *capacity.Class) guard
 		}
 		ref = owner
 	}
-	if ref != nil && kindOf(ref) == bufferKind { // what is bought for a buffer is bought for no pod
+	if ref != nil && kindOf(ref) == bufferKind { // the buffer itself counts as the workload: no pod will run on the node to show that it works
 		return guard.Workload{Owner: ref.Kind + " " + pod.Namespace + "/" + ref.Name}
 	}
 	if ref == nil {

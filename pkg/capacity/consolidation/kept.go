@@ -35,7 +35,7 @@ const (
 	Received        Kind = "Received"        // it took pods of a move, which will have paid for itself at Until
 	NoPrice         Kind = "NoPrice"         // its price is unknown
 	Full            Kind = "Full"            // there is no capacity anywhere for Pod, and no new node may be launched for it; Resource is short
-	Dearer          Kind = "Dearer"          // the cheapest other place for its pods costs Cheapest, it costs Price; Message says why less isn't enough
+	Dearer          Kind = "Dearer"          // it costs Price, and another place for its pods at least Cheapest; Message says why a place that is a little cheaper isn't taken
 	NotWorth        Kind = "NotWorth"        // Saves is too little for Cost: it would take longer than 40 minutes to pay back
 	Unbalanced      Kind = "Balanced"        // with the policy Balanced a move needs a score of Threshold, and has Score
 	Paying          Kind = "Paying"          // the move costs Cost, and waiting for it has not cost as much yet: only Accrued

@@ -280,7 +280,7 @@ func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 		}
 	}
 	n.cached, n.status = false, NodeStatus{}
-	n.closed = n.closed && n.claim != "" // until the claim is gone
+	n.closed = n.closed && n.claim != "" // if its removal has begun, nothing may go there until its NodeClaim is gone
 	n.fenced = n.closed
 	if n.claim == "" {
 		l.lose(n, "the node was deleted", true, now)

@@ -97,7 +97,8 @@ func (r *run) settled(effort int) outcome {
 // maxResumed limits how often planning continues with pods that were taken back.
 const maxResumed = 3
 
-// resumed continues planning for pods whose placements were taken back at the end, and for pods that fit into the capacity which that has freed.
+// resumed continues planning for pods whose placements order and shapes have taken back, because no order makes them legal or no offering holds their
+// node, and for pods that fit into the capacity which that has freed.
 func (r *run) resumed(order []binding) outcome {
 	best := r.emit(order)
 	for range maxResumed {

@@ -125,7 +125,7 @@ func (r *run) verdict(u *podBatch, p *catalog.PoolOffers) (reason string, retry 
 		return reason, false, nil
 	}
 	if why, ok := u.banned[p]; ok {
-		return why, true, nil // may pass by itself, like the filters' refusals in byCandidates
+		return why, true, nil // to be tried again without a change of pods or pools: minValues may be met when offerings are available again
 	}
 	if candidates, reason = r.byRoom(u, candidates); len(candidates) == 0 {
 		return reason, false, nil
