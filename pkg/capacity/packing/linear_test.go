@@ -78,19 +78,24 @@ func bestPoint(a [][]float64, b, hi, c, x []float64, at int) float64 {
 	return best
 }
 
+// randomProgram returns a covering program of m rows with its start columns only, and what its rows need.
+func randomProgram(d *rand.Rand, m int) (*coveringLP, []float64) {
+	need := make([]float64, m)
+	var start []column
+	for r := range need {
+		need[r] = float64(1 + d.IntN(50))
+		start = append(start, column{rows: []int32{int32(r)}, vals: []float64{1 + float64(d.IntN(4))}, price: 5 + float64(d.IntN(20))})
+	}
+	return newCoveringLP(need, start), need
+}
+
 // The covering program's multipliers must price every column at no more than its cost, and the need at the cost of the optimum: then it
 // is the optimum.
 func TestCoveringProgram(t *testing.T) {
 	for seed := range uint64(200) {
 		d := rand.New(rand.NewPCG(seed, 2))
 		m := 1 + d.IntN(8)
-		need := make([]float64, m)
-		var start []column
-		for r := range need {
-			need[r] = float64(1 + d.IntN(50))
-			start = append(start, column{rows: []int32{int32(r)}, vals: []float64{1 + float64(d.IntN(4))}, price: 5 + float64(d.IntN(20))})
-		}
-		lp := newCoveringLP(need, start)
+		lp, need := randomProgram(d, m)
 		for range d.IntN(60) {
 			col := column{price: 1 + 20*d.Float64()}
 			for r := range need {
@@ -131,13 +136,7 @@ func TestCoveringProgramIsExact(t *testing.T) {
 	for seed := range uint64(20) {
 		d := rand.New(rand.NewPCG(seed, 3))
 		m := 40 + d.IntN(60)
-		need := make([]float64, m)
-		var start []column
-		for r := range need {
-			need[r] = float64(1 + d.IntN(50))
-			start = append(start, column{rows: []int32{int32(r)}, vals: []float64{1 + float64(d.IntN(4))}, price: 5 + float64(d.IntN(20))})
-		}
-		lp := newCoveringLP(need, start)
+		lp, _ := randomProgram(d, m)
 		pivots := 0
 		for range 6 {
 			for range 60 {
