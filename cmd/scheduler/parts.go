@@ -149,7 +149,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	}, launch.Parts{
 		Clock: d.clock, Reservations: d.reservations, Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(), Claims: p.store, World: world, Recheck: recheck, Planner: planner.New(), Rooms: planner.New(),
 		Nodes: nodeBuilder{}, Cluster: apiserver.New(p.client, boundTo), Queue: queue{sched}, Events: p.events,
-		Pending: p.pending, Owners: owners, Settled: arrivals.Settled, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Spare: func(pool string) (wanted, known bool) { return p.ending.Spare(pool) }, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
+		Pending: p.pending, Owners: owners, Arrivals: arrivals, Spending: p.spending, Gangs: p.groups, Daemons: daemons.List, Hold: p.external.Hold, Judge: judge, Spare: func(pool string) (wanted, known bool) { return p.ending.Spare(pool) }, Taints: lifecycle.Taints, Seed: time.Now().UnixNano(),
 	})
 	p.groups.changed = p.launch.Triggers.Changed
 	daemons.OnChange(p.launch.Triggers.DaemonsChanged)

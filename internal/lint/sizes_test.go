@@ -30,7 +30,7 @@ var large = map[string]string{
 	"pkg/capacity/ledger.pod":  "is a pod of the ledger, likewise",
 	"pkg/capacity/guard.Guard": "is one step machine", "pkg/capacity/guard.Breaker": record,
 	"pkg/capacity/planner.run": planner, "pkg/capacity/planner.podBatch": planner, "pkg/capacity/planner/topology.Group": planner,
-	"pkg/capacity.Claim": record, "pkg/capacity.LaunchBatch": record, "pkg/capacity.Instance": record, "pkg/capacity.Class": record, "pkg/capacity.Pool": record,
+	"pkg/capacity.Claim": record, "pkg/capacity.LaunchBatch": record, "pkg/capacity.Instance": record, "pkg/capacity.Class": record, "pkg/capacity.Pool": record, "pkg/capacity.PlannedNode": record,
 	"pkg/karpenter/store.Store": "holds one cache per kind; the legacy kinds leave it", "pkg/legacy.ProvisionerSpec": record, "pkg/legacy.KubeletConfiguration": record,
 	"pkg/aws/catalog.Type": record,
 	"pkg/simulate.World":   "is the scheduler's framework handle with what a simulation adds", "plugins/provision.Args": record,

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/burst"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 	"github.com/dovetail-scheduler/dovetail/pkg/staticpool"
@@ -70,12 +71,11 @@ type Parts struct {
 	Events  provisioning.Recorder
 	Pending *pending.Pods
 	Owners  *pending.Owners
-	// Settled reports whether a plan may be made when no pod has arrived for the time quiet of the batching window; it makes no call. nil: a plan
-	// is made only after the whole window.
-	Settled func(quiet, window time.Duration) bool
-	Gangs   provisioning.Gangs // nil: no plugin handles groups
-	Daemons func() []*capacity.DaemonSet
-	Judge   staticpool.Judge // what ending a pod costs, and whether the pod protects its node; nil: each pod costs 1 and protects none
+	// Arrivals know whether pods are about to come; they make no call. nil: a burst has settled when no pod has arrived in its window.
+	Arrivals burst.Arrivals
+	Gangs    provisioning.Gangs // nil: no plugin handles groups
+	Daemons  func() []*capacity.DaemonSet
+	Judge    staticpool.Judge // what ending a pod costs, and whether the pod protects its node; nil: each pod costs 1 and protects none
 	// Spare reports whether a static pool is to have one node more than its replicas, which takes the place of a drifted one (wanted), and
 	// whether that can be told yet (known). nil: no pool is.
 	Spare func(pool string) (wanted, known bool)
@@ -131,9 +131,6 @@ func New(cfg Config, p Parts) *Controllers {
 	if p.Judge == nil {
 		p.Judge = func(*corev1.Pod, time.Time) (float64, bool) { return 1, false }
 	}
-	if p.Settled == nil {
-		p.Settled = func(quiet, window time.Duration) bool { return quiet >= window }
-	}
 	if p.Spare == nil {
 		p.Spare = func(string) (wanted, known bool) { return false, true }
 	}
@@ -146,7 +143,7 @@ func New(cfg Config, p Parts) *Controllers {
 	claims := &claimCache{ClaimLog: p.Claims, local: map[string]*capacity.Claim{}}
 	settings := provisioning.Config{BatchIdle: cfg.BatchIdle, BatchMax: cfg.BatchMax, MaxInFlight: cfg.MaxInFlight,
 		NamespaceSelector: cfg.NamespaceSelector, Plan: cfg.Plan}
-	from := provisioning.Parts{Clock: p.Clock, Reservations: p.Reservations, Pending: p.Pending, Owners: p.Owners, Settled: p.Settled, Spending: p.Spending, Claims: claims,
+	from := provisioning.Parts{Clock: p.Clock, Reservations: p.Reservations, Pending: p.Pending, Owners: p.Owners, Arrivals: p.Arrivals, Spending: p.Spending, Claims: claims,
 		Types: p.Cloud.InstanceTypes, World: p.World, Planner: p.Planner, Rooms: p.Rooms, Nodes: p.Nodes, Gangs: p.Gangs, Daemons: p.Daemons, Events: p.Events}
 	demand := provisioning.NewDemand(settings, from)
 	c := &Controllers{

@@ -21,6 +21,10 @@ import (
 // other controllers may be next: kube-controller-manager serves a few controllers at a time, and at most so many requests per second.
 const arrivalPatience = time.Second
 
+// moreWindow is how long, while pods of ours arrive, those of a controller that has none count as likely to come (More): kube-controller-manager
+// serves a few controllers at a time, and the pods of those may be many. Plans don't wait for them as long as that.
+const moreWindow = time.Minute
+
 // Arrivals knows whether pods are about to come that a plan made now could not know: those of controllers that have just been created or scaled
 // up and have created none since, Deployments that have no ReplicaSet for them yet, and pods that exist but have not had their first scheduling
 // cycle. Once one pod of a controller waits, the controller's other pods are anticipated (see Anticipated), so nothing waits for them.
@@ -38,6 +42,8 @@ type Arrivals struct {
 	// passedOn is when a ReplicaSet of a Deployment last grew, by the Deployment's UID. From then on pods are expected of the ReplicaSet, and the
 	// growth of the Deployment no longer counts: the informers may deliver the two events in either order.
 	passedOn map[types.UID]time.Time
+	// grew are the last times at which a controller that no other controller owns has been created or scaled up, the latest first.
+	grew [3]time.Time
 }
 
 // expectation is a controller from which pods are to come.
@@ -128,7 +134,11 @@ func (a *Arrivals) expect(o metav1.Object, ref metav1.OwnerReference, had int) {
 	defer a.mu.Unlock()
 	now := a.clock.Now()
 	a.forgetOld(now)
-	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && kindOf(owner) == deploymentKind {
+	owner := metav1.GetControllerOfNoCopy(o)
+	if owner == nil {
+		a.grew = [3]time.Time{now, a.grew[0], a.grew[1]}
+	}
+	if owner != nil && kindOf(owner) == deploymentKind {
 		delete(a.controllers, owner.UID)
 		a.passedOn[owner.UID] = now
 	}
@@ -146,7 +156,7 @@ func (a *Arrivals) forgetOld(now time.Time) {
 	arriving := now.Sub(last) <= arrivalPatience
 	maps.DeleteFunc(a.passedOn, func(_ types.UID, at time.Time) bool { return now.Sub(at) > arrivalPatience })
 	for uid, e := range a.controllers {
-		if age := now.Sub(e.since); age > admittedWindow || age > arrivalPatience && !arriving {
+		if age := now.Sub(e.since); age > moreWindow || age > arrivalPatience && !arriving {
 			delete(a.controllers, uid)
 		}
 	}
@@ -170,9 +180,31 @@ func (a *Arrivals) Expected() bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.outstanding(now, admittedWindow)
+}
+
+// More reports whether pods are likely to come that a plan made now can't know, so that it isn't the time to launch nodes that they could share:
+// pods of controllers that have none, also of those that have waited long for their turn; or controllers grow one after the other, and the time
+// since the last one isn't much longer than the times between them.
+func (a *Arrivals) More() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.clock.Now()
+	if apart := max(a.grew[0].Sub(a.grew[1]), a.grew[1].Sub(a.grew[2])); !a.grew[2].IsZero() && apart <= arrivalPatience && now.Sub(a.grew[0]) < 2*apart {
+		return true
+	}
+	return a.outstanding(now, moreWindow)
+}
+
+// outstanding reports whether pods are to come of a controller that has created none since it grew, at most so long ago.
+func (a *Arrivals) outstanding(now time.Time, within time.Duration) bool {
 	a.forgetOld(now)
 	for uid, e := range a.controllers {
-		if kindOf(&e.ref) == deploymentKind { // its pods are expected of its ReplicaSet as soon as that has grown
+		deployment := kindOf(&e.ref) == deploymentKind
+		if age := now.Sub(e.since); age > within || deployment && age > admittedWindow {
+			continue
+		}
+		if deployment { // its pods are expected of its ReplicaSet as soon as that has grown
 			if !a.owners.limited(e.namespace) {
 				return true
 			}

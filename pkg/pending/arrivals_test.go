@@ -2,6 +2,7 @@ package pending
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -147,6 +149,74 @@ func TestSettled(t *testing.T) {
 	c.wantSettled(false, false)
 }
 
+// While pods arrive, those of a controller that waits long for its turn are likely to come, although no plan waits for them any more.
+func TestMorePodsOfControllersThatWaitForTheirTurn(t *testing.T) {
+	c := newComing(t)
+	if c.arrivals.More() {
+		t.Error("more pods are likely, of no controller")
+	}
+	c.replicaSet(nil, replicaSet(3, ofScheduler("s"), func(rs *appsv1.ReplicaSet) { rs.Name = "late" }), false)
+	for i := range 400 {
+		c.after(arrivalPatience / 4)
+		pod := ownedPod(i, "apps/v1 ReplicaSet")
+		pod.OwnerReferences[0].UID = "another"
+		c.pods.observe(nil, pod)
+		c.tried(pod)
+		if more, want := c.arrivals.More(), time.Duration(i+1)*arrivalPatience/4 <= moreWindow; more != want {
+			t.Fatalf("after %v: more pods are likely: %t, want %t", time.Duration(i+1)*arrivalPatience/4, more, want)
+		}
+	}
+	c.replicaSet(nil, replicaSet(3, ofScheduler("s")), false)
+	c.wantMore(true)
+	pod := ownedPod(1000, "apps/v1 ReplicaSet")
+	c.pods.observe(nil, pod)
+	c.wantMore(false) // it has one, and the others are anticipated
+}
+
+func (c *coming) wantMore(want bool) {
+	c.Helper()
+	if got := c.arrivals.More(); got != want {
+		c.Errorf("more pods are likely: %t, want %t", got, want)
+	}
+}
+
+// Controllers that grow one after the other are likely to go on, but for no longer than about the time between two of them.
+func TestMoreControllersOneAfterTheOther(t *testing.T) {
+	const apart = 400 * time.Millisecond
+	for _, tc := range []struct {
+		name  string
+		count int
+		apart time.Duration
+		more  bool // just after the last one
+	}{
+		{"one", 1, apart, false},
+		{"two", 2, apart, false},
+		{"three", 3, apart, true},
+		{"many at once", 10, 0, false},
+		{"too far apart", 10, arrivalPatience + 1, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newComing(t)
+			for i := range tc.count {
+				if i > 0 {
+					c.after(tc.apart)
+				}
+				uid := types.UID(fmt.Sprintf("web-%d", i))
+				c.deployment(nil, deploymentOf(1, func(d *appsv1.Deployment) { d.UID = uid }))
+				c.replicaSet(nil, replicaSet(1, ofScheduler("s"), ofDeployment, func(rs *appsv1.ReplicaSet) { rs.UID, rs.OwnerReferences[0].UID = "rs-"+uid, uid }), false)
+				pod := ownedPod(i, "apps/v1 ReplicaSet")
+				pod.OwnerReferences[0].UID = "rs-" + uid
+				c.pods.observe(nil, pod)
+			}
+			c.wantMore(tc.more)
+			c.after(max(2*tc.apart-1, 0))
+			c.wantMore(tc.more)
+			c.after(1)
+			c.wantMore(false)
+		})
+	}
+}
+
 // deployment has the handler see a Deployment.
 func (c *coming) deployment(before, now *appsv1.Deployment) {
 	c.Helper()
@@ -158,9 +228,12 @@ func (c *coming) deployment(before, now *appsv1.Deployment) {
 	}
 }
 
-func deploymentOf(replicas int32) *appsv1.Deployment {
+func deploymentOf(replicas int32, with ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web", UID: "web"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
 	d.Spec.Template.Spec.SchedulerName = "s"
+	for _, f := range with {
+		f(d)
+	}
 	return d
 }
 
@@ -311,13 +384,13 @@ func TestWhatIsNotExpected(t *testing.T) {
 // Pods that arrive while nobody asks are not remembered for ever.
 func TestArrivalsForget(t *testing.T) {
 	c := newComing(t)
-	for i := range 100 {
+	for i := range 400 {
 		pod := ownedPod(i, "apps/v1 ReplicaSet")
 		c.pods.observe(nil, pod)
 		c.replicaSet(nil, replicaSet(3, ofScheduler("s"), func(rs *appsv1.ReplicaSet) { rs.UID = pod.UID }), false)
 		c.after(arrivalPatience / 4)
 	}
-	if n, m := len(c.pods.newcomers.pods), len(c.arrivals.controllers); n > 5 || m > 4*int(admittedWindow/arrivalPatience)+1 {
+	if n, m := len(c.pods.newcomers.pods), len(c.arrivals.controllers); n > 5 || m > 4*int(moreWindow/arrivalPatience)+1 {
 		t.Errorf("remembers %d pods and %d controllers", n, m)
 	}
 }

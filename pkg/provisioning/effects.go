@@ -50,7 +50,9 @@ func (ef *Effects) Serve(ctx context.Context) {
 			for more := true; more; {
 				ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = l.TickClasses(now) })
 			}
-			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.TickNodes(now) })
+			for more := true; more; {
+				ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = l.TickNodes(now) })
+			}
 			ef.later()
 			ef.relieve()
 			ef.pending.Reconcile()

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/moves"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/burst"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/filterrefusals"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
@@ -37,8 +38,8 @@ type Parts struct {
 	Reservations *reservations.Ledger
 	Pending      *pending.Pods
 	Owners       *pending.Owners
-	Settled      func(quiet, window time.Duration) bool // whether a plan may be made now (pending.Arrivals)
-	Spending     *spending.Guard                        // nil: there is no guard
+	Arrivals     burst.Arrivals  // nil: nothing is known of pods before they come
+	Spending     *spending.Guard // nil: there is no guard
 	Claims       Claims
 	// Types returns the instance types of a node class, from memory.
 	Types   func(nodeClass string) ([]*capacity.InstanceType, error)
@@ -122,10 +123,10 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	}
 	plans := &planning{viewer: v, planner: p.Planner, world: p.World, nodes: p.Nodes, pending: p.Pending, spending: p.Spending,
 		clock: p.Clock, options: cfg.Plan, refused: filterrefusals.New(p.Clock), moves: moves.New(p.Reservations, p.Pending.Classes)}
-	passes := &passes{planner: consolidation.New()}
+	passes, window := &passes{planner: consolidation.New()}, burst.NewWindow(p.Arrivals, p.Clock, cfg.BatchIdle, cfg.BatchMax)
 	c := &Controllers{
 		Rounds: &Rounds{claims: p.Claims, gatherer: d.Gatherer, gangs: gangs, planning: plans, purchases: by.Purchases, committer: by.Committer,
-			refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, clock: p.Clock, verdicts: d.Verdicts, relief: d.Relief},
+			refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, clock: p.Clock, verdicts: d.Verdicts, relief: d.Relief, window: window},
 		Probes: &Probes{claims: p.Claims, reservations: p.Reservations, pending: p.Pending, spending: p.Spending, namespaces: d.Namespaces, gangs: gangs,
 			planning: plans, committer: by.Committer, refusals: d.Refusals, ownership: by.Ownership, triggers: d.Triggers, heldFrom: map[guard.Key]int{}},
 		Replacements: &Replacements{reservations: p.Reservations, pending: p.Pending, namespaces: d.Namespaces, triggers: d.Triggers, clock: p.Clock,
@@ -142,6 +143,6 @@ func New(cfg Config, p Parts, d *Demand, by Carriers) *Controllers {
 	c.Chunks = &Chunks{offers: rooms, claims: p.Claims, namespaces: d.Namespaces, planning: plans, ownership: by.Ownership}
 	c.Plans = &Plans{offers: rooms, planning: plans}
 	c.Provisioner = &Provisioner{rounds: c.Rounds, probes: c.Probes, relocation: c.Relocation, moves: c.Consolidation, daemons: d.Daemons, recovery: by.Recovery,
-		offers: rooms, chunks: c.Chunks, triggers: d.Triggers, clock: p.Clock, batchIdle: cfg.BatchIdle, batchMax: cfg.BatchMax, settled: p.Settled}
+		offers: rooms, chunks: c.Chunks, triggers: d.Triggers, window: window}
 	return c
 }

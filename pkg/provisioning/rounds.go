@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpentermetrics"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/burst"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/limits"
 )
 
@@ -30,6 +31,7 @@ type Rounds struct {
 	clock     clock.PassiveClock
 	verdicts  *Verdicts
 	relief    *limits.Relief
+	window    *burst.Window
 }
 
 // Round serves the demand of one burst.
@@ -38,9 +40,10 @@ type Rounds struct {
 //  2. View: snapshot, nodes in flight, reservations, pools, offerings, DaemonSets.
 //  3. Plan.
 //  4. Verify with the real filters; plan again without the refused placements as long as that helps, then refuse their pods.
-//  5. Commit: what may be bought is reserved from the pools' limits, the plan is written to the ledger, so that pods for existing
+//  5. Hold: while more pods are likely to come, nodes that aren't full wait for them.
+//  6. Commit: what may be bought is reserved from the pools' limits, the plan is written to the ledger, so that pods for existing
 //     nodes may go at once, and what has to be bought is launched in the background.
-//  6. Refuse the pods that have no place.
+//  7. Refuse the pods that have no place.
 func (r *Rounds) Round(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	start := r.clock.Now()
@@ -76,11 +79,12 @@ func (r *Rounds) Round(ctx context.Context) {
 	if v, plan = r.affordable(ctx, v, plan, waiting, gangs); ctx.Err() != nil {
 		return
 	}
+	held := r.window.Hold(plan, waiting)
 	karpentermetrics.Scheduled("provisioner", r.clock.Since(start))
 	r.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: (*ledger.Ledger).Commit})
 	r.gangs.paused(plan, gangs)
 	r.claims.ArchitecturesOpen(capacity.OpenArchitectures(plan))
-	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes),
+	logger.V(2).Info("Planned", "pods", len(waiting), "placed", len(plan.Placements), "newNodes", len(plan.Nodes), "heldNodes", held,
 		"dollarsPerHour", plan.CostPerHour, "lowerBound", plan.LowerBound, "took", r.clock.Since(start))
 	r.relief.Refused(v.Pools, plan.Refused)
 	for _, refused := range plan.Refused {

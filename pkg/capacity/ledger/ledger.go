@@ -18,8 +18,9 @@ import (
 
 // Ledger holds all nodes, pods and reservations. It is not safe for concurrent use.
 type Ledger struct {
-	nodes      map[string]*node // by key: the claim's name, or the Node's name for nodes without a claim
-	byName     map[string]*node // by Node name, once known
+	nodes      map[string]*node   // by key: the claim's name, or the Node's name for nodes without a claim
+	everyNode  pieces.List[*node] // all nodes, for TickNodes; one that is gone stays until TickNodes comes to it
+	byName     map[string]*node   // by Node name, once known
 	pods       map[types.UID]*pod
 	queued     map[types.UID]*pod // the pods in state Queued
 	everyPod   pieces.List[*pod]  // all pods, for TickPods; a removed pod stays until TickPods comes to it

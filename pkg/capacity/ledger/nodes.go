@@ -112,6 +112,7 @@ func (l *Ledger) node(key string) *node {
 	l.arrivals++
 	n := &node{key: key, arrival: l.arrivals, reserved: map[int32]capacity.Resources{}}
 	l.nodes[key] = n
+	l.everyNode.Add(n)
 	return n
 }
 

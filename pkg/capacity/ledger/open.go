@@ -172,9 +172,10 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	delete(l.byName, n.name)
 	if n.cached {
 		// The Node object exists a little longer, perhaps without a taint that keeps pods off. As long as it does, the ledger lets no pod go there.
-		l.nodes[n.name] = &node{key: n.name, name: n.name, arrival: n.arrival, providerID: n.machine(), cached: true, status: n.status, fenced: true, closed: true,
+		left := &node{key: n.name, name: n.name, arrival: n.arrival, providerID: n.machine(), cached: true, status: n.status, fenced: true, closed: true,
 			reserved: map[int32]capacity.Resources{}}
-		l.byName[n.name] = l.nodes[n.name]
+		l.nodes[n.name], l.byName[n.name] = left, left
+		l.everyNode.Add(left)
 	}
 }
 
@@ -237,13 +238,14 @@ func (l *Ledger) requeue(p *pod, why string, blameless bool, now time.Time) {
 }
 
 // Tick ends what has reached its time limit: closed gates, reservations for owners, back-offs, waits for nodes that don't register. A
-// caller that must not hold its lock for so long calls TickPods and TickClasses itself, each until it returns false, and then TickNodes.
+// caller that must not hold its lock for so long calls TickPods, TickClasses and TickNodes itself, each until it returns false.
 func (l *Ledger) Tick(now time.Time) {
 	for l.TickPods(now) {
 	}
 	for l.TickClasses(now) {
 	}
-	l.TickNodes(now)
+	for l.TickNodes(now) {
+	}
 }
 
 // TickPods is the part of Tick that is about pods. more: it has not looked at all pods yet.
@@ -306,15 +308,24 @@ func (l *Ledger) TickClasses(now time.Time) (more bool) {
 	})
 }
 
-// TickNodes is the part of Tick that is about nodes.
-func (l *Ledger) TickNodes(now time.Time) {
-	for _, n := range l.nodes {
-		n.late = n.late || n.launched && !n.launchedAt.IsZero() && !n.status.Registered && now.Sub(n.launchedAt) > l.lateAfter(n)
-	}
+// TickNodes is the part of Tick that is about nodes. more: it has not looked at all nodes yet.
+func (l *Ledger) TickNodes(now time.Time) (more bool) {
 	expired := func(s *slot) bool { return s.owner != "" && !now.Before(s.until) }
-	for n := range l.nodesIn(func(n *node) bool {
+	isDue := func(n *node) bool {
 		return !n.daemonsEnd.IsZero() || !n.unneededSince.IsZero() || slices.ContainsFunc(n.slots, expired)
-	}) {
+	}
+	var due []*node
+	more = l.everyNode.Next(2_000, func(n *node) bool {
+		if l.nodes[n.key] != n {
+			return false
+		}
+		n.late = n.late || n.launched && !n.launchedAt.IsZero() && !n.status.Registered && now.Sub(n.launchedAt) > l.lateAfter(n)
+		if isDue(n) {
+			due = append(due, n)
+		}
+		return true
+	})
+	for n := range l.amongNodes(due, isDue) {
 		for _, s := range slices.Clone(n.slots) {
 			if expired(s) {
 				l.loseBooked(s.owner, s, "its reservation was not extended")
@@ -327,6 +338,7 @@ func (l *Ledger) TickNodes(now time.Time) {
 		}
 		l.endUnneeded(n, now)
 	}
+	return more
 }
 
 // gatesEnd opens the gates of pods whose node has not become usable in time. The scheduler tries them on the nodes that are there.

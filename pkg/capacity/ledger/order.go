@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/pieces"
 )
 
 // Maps have no order. Where the order of results matters, or which of several comes first, the ledger uses the order in which pods and
@@ -47,43 +48,21 @@ func (l *Ledger) remove(p *pod) {
 // podsIn returns the pods for which is returns true, in the order in which they were added. It asks is again before it yields each pod,
 // because what was done to an earlier one may have changed the answer.
 func (l *Ledger) podsIn(is func(*pod) bool) iter.Seq[*pod] {
-	var found []*pod
-	for _, p := range l.pods {
-		if is(p) {
-			found = append(found, p)
-		}
-	}
-	slices.SortFunc(found, byArrival)
-	return l.among(found, is)
+	return l.among(pieces.Found(l.pods, is, byArrival), is)
 }
 
 // among yields, in their order, those of the found pods that the ledger still has and for which is still returns true.
 func (l *Ledger) among(found []*pod, is func(*pod) bool) iter.Seq[*pod] {
-	return func(yield func(*pod) bool) {
-		for _, p := range found {
-			if l.pods[p.ref.UID] == p && is(p) && !yield(p) {
-				return
-			}
-		}
-	}
+	return pieces.Still(found, func(p *pod) bool { return l.pods[p.ref.UID] == p && is(p) })
 }
 
-// nodesIn returns the nodes for which is returns true, in the order in which they were added. Like podsIn, it asks again before each.
+// nodesIn is podsIn for nodes.
 func (l *Ledger) nodesIn(is func(*node) bool) iter.Seq[*node] {
-	var found []*node
-	for _, n := range l.nodes {
-		if is(n) {
-			found = append(found, n)
-		}
-	}
-	slices.SortFunc(found, func(a, b *node) int { return cmp.Compare(a.arrival, b.arrival) })
-	return func(yield func(*node) bool) {
-		for _, n := range found {
-			if l.nodes[n.key] == n && is(n) && !yield(n) {
-				return
-			}
-		}
-	}
+	return l.amongNodes(pieces.Found(l.nodes, is, func(a, b *node) int { return cmp.Compare(a.arrival, b.arrival) }), is)
+}
+
+func (l *Ledger) amongNodes(found []*node, is func(*node) bool) iter.Seq[*node] {
+	return pieces.Still(found, func(n *node) bool { return l.nodes[n.key] == n && is(n) })
 }
 
 func byArrival(a, b *pod) int { return cmp.Compare(a.arrival, b.arrival) }

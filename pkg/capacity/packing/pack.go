@@ -182,6 +182,14 @@ func (k *kinds) result(s *state, floors []float64) *Result {
 	for i := range k.p.Items {
 		out.Left[i] = k.p.Items[i].Count
 	}
+	if floors != nil {
+		out.Values = make([]float64, len(k.p.Items))
+		for i := range k.kinds {
+			for _, it := range k.kinds[i].items {
+				out.Values[it] = floors[i]
+			}
+		}
+	}
 	at := make([]int, len(k.kinds)) // the item of each kind that is being assigned
 	for _, b := range s.buys {
 		for times := b.times; times > 0; {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/packing"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner/catalog"
 )
 
@@ -31,6 +32,25 @@ func TestLowerBoundIsOfWhatIsBought(t *testing.T) {
 			if p.CostPerHour == 0 || p.LowerBound > p.CostPerHour || p.LowerBound < 0.8*p.CostPerHour {
 				t.Errorf("%s, effort %d: costs %v, lower bound %v: want it just below", tc.name, effort, p.CostPerHour, p.LowerBound)
 			}
+		}
+	}
+}
+
+// What the pods of the new nodes pay adds up to the lower bound, and no node's pods pay more than its price.
+func TestFilled(t *testing.T) {
+	for _, effort := range []int{packing.Quick, 0, 20000} {
+		v := &capacity.View{Pools: []*capacity.Pool{testPool("open")}, Demand: []capacity.Demand{
+			demandOf(t, 70, asking("web", "cpu=3 memory=5Gi")), demandOf(t, 110, asking("db", "cpu=1 memory=9Gi")),
+		}}
+		p, paid := Decide(v, capacity.Options{Effort: effort}), 0.0
+		for _, n := range p.Nodes {
+			if n.Filled <= 0 || n.Filled > 1 {
+				t.Errorf("effort %d: a node is filled by %v", effort, n.Filled)
+			}
+			paid += n.Filled * n.Price
+		}
+		if math.Abs(paid/p.LowerBound-1) > 1e-6 {
+			t.Errorf("effort %d: pods pay %v, the lower bound is %v", effort, paid, p.LowerBound)
 		}
 	}
 }

@@ -146,6 +146,9 @@ func (r *run) pack(items []item) (loads []load, bound float64, even bool) {
 	for _, l := range out.Loads {
 		loads = append(loads, load{candidates[l.Candidate], l.Shares, l.Times})
 	}
+	for i := range out.Values {
+		items[i].podBatch.value = out.Values[i]
+	}
 	even = true
 	for i, n := range out.Left {
 		even = even && (n == 0 || !items[i].assigned || !p.HoldsOne(i)) // pods that fit no candidate aren't left out because of a limit

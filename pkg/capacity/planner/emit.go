@@ -34,6 +34,7 @@ func (r *run) emit(order []binding) outcome {
 			p.Requests = r.requests(n) // less than the shape was found for
 		}
 		p.ID = fmt.Sprintf("planned/%d", len(out.Nodes)+1) // a Node's name has no slash
+		p.Filled = r.filled(n)
 		ids[n] = p.ID
 		nodes = append(nodes, p)
 		out.Nodes = append(out.Nodes, &nodes[len(nodes)-1])
@@ -72,6 +73,18 @@ func (r *run) emit(order []binding) outcome {
 		out.Explanations = r.explain(out.Plan, ids)
 	}
 	return out
+}
+
+// filled returns PlannedNode.Filled of a planned node.
+func (r *run) filled(n *node) float64 {
+	paid := 0.0
+	for _, s := range n.content {
+		if s.podBatch.value <= 0 {
+			return 0
+		}
+		paid += s.podBatch.value * float64(s.n)
+	}
+	return min(1, paid/max(r.catalog.Candidates[n.shape.candidates[0]].Price, 1e-9))
 }
 
 // joined returns the number of each batch's group (Placement.Group), by the batch's index: batches are in one group if their placements depend on

@@ -36,6 +36,9 @@ type podBatch struct {
 	keysKept []string
 	keysAt   int
 
+	// value is what a pod pays for the capacity that it takes (packing.Result.Values); 0: unknown.
+	value float64
+
 	left   int // number of pods without a placement
 	placed []placed
 	// refusing are idle nodes with capacity for its pods that admitted none of them, because of other pods, when fillOpen last tried the batch.

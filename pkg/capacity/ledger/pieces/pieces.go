@@ -1,6 +1,33 @@
 // Package pieces goes through many values in pieces, so that a lock need not be held until all of them have been looked at.
 package pieces
 
+import (
+	"iter"
+	"slices"
+)
+
+// Found returns the values of a map for which is returns true, in the order of compare.
+func Found[K comparable, T any](all map[K]T, is func(T) bool, compare func(a, b T) int) (found []T) {
+	for _, v := range all {
+		if is(v) {
+			found = append(found, v)
+		}
+	}
+	slices.SortFunc(found, compare)
+	return found
+}
+
+// Still yields, in their order, those of the found values for which is still returns true when their turn comes.
+func Still[T any](found []T, is func(T) bool) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, v := range found {
+			if is(v) && !yield(v) {
+				return
+			}
+		}
+	}
+}
+
 // List holds values in the order in which they were added. Its rounds go through all of them, some at a time. It is not safe for concurrent use.
 type List[T any] struct {
 	all []T
