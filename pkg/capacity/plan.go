@@ -90,8 +90,8 @@ type PlannedNode struct {
 	VolumeLimits map[string]int64
 	// Price is the price of the first offering, in $/h.
 	Price float64
-	// Filled is the part of the node's price that its pods pay if each pays as much as in a plan that could buy parts of nodes: 1 if no other nodes
-	// could hold them for less, lower if capacity is left over or too dear for them; 0: unknown.
+	// Filled is the part of the node's price that its pods pay if each pays as much as in a plan that could buy fractions of nodes: 1 if all
+	// capacity is used that is paid for, lower if some is left over or the pods need something dearer than others; 0: unknown.
 	Filled float64
 	Terms
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning/burst"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
@@ -41,6 +42,7 @@ type world struct {
 	launcher     *Launcher
 	parts        *Controllers
 	spare        atomic.Bool // static pools want one
+	arrivals     burst.Arrivals
 	pending      *pending.Pods
 	spending     *spending.Guard
 	reservations *reservations.Ledger
@@ -136,7 +138,7 @@ func (w *world) build() {
 	w.parts = New(Config{NamespaceSelector: w.selector, Cluster: "c", BatchIdle: 5 * time.Millisecond, BatchMax: 50 * time.Millisecond, MaxInFlight: cmp.Or(w.maxInFlight, 100), Parallel: 8}, Parts{
 		Spare: func(string) (wanted, known bool) { return w.spare.Load(), true },
 		Clock: w.clock, Reservations: w.reservations, Cloud: w, NodeClass: capacity.NodeClassLabel{Key: "karpenter.k8s.aws/ec2nodeclass"}, Claims: w, World: w, Recheck: w, Planner: current{w}, Rooms: plain{}, Nodes: w, Cluster: w, Queue: w, Events: w,
-		Pending: pods, Owners: owners, Spending: guarding, Gangs: w.gangs, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
+		Pending: pods, Owners: owners, Arrivals: w.arrivals, Spending: guarding, Gangs: w.gangs, Daemons: w.daemonSets, Hold: w.hold, Seed: w.leaders,
 	})
 	w.launcher, w.pending, w.spending = w.parts.Launcher, pods, guarding
 	for _, n := range w.nodes {

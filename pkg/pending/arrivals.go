@@ -184,12 +184,15 @@ func (a *Arrivals) Expected() bool {
 }
 
 // More reports whether pods are likely to come that a plan made now can't know, so that it isn't the time to launch nodes that they could share:
-// pods of controllers that have none, also of those that have waited long for their turn; or controllers grow one after the other, and the time
-// since the last one isn't much longer than the times between them.
+// pods of controllers that have none, also of those that have waited long for their turn; pods that the scheduler hasn't come to yet; or
+// controllers grow one after the other, and the time since the last one isn't much longer than the times between them.
 func (a *Arrivals) More() bool {
+	now := a.clock.Now()
+	if a.pods.newestUntried(now.Add(-moreWindow)) {
+		return true
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.clock.Now()
 	if apart := max(a.grew[0].Sub(a.grew[1]), a.grew[1].Sub(a.grew[2])); !a.grew[2].IsZero() && apart <= arrivalPatience && now.Sub(a.grew[0]) < 2*apart {
 		return true
 	}

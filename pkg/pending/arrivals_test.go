@@ -170,7 +170,25 @@ func TestMorePodsOfControllersThatWaitForTheirTurn(t *testing.T) {
 	c.wantMore(true)
 	pod := ownedPod(1000, "apps/v1 ReplicaSet")
 	c.pods.observe(nil, pod)
-	c.wantMore(false) // it has one, and the others are anticipated
+	c.wantMore(true) // it hasn't been tried
+	c.tried(pod)
+	c.wantMore(false) // the others are anticipated
+}
+
+// As long as the scheduler hasn't come to the newest pod, there are pods that no plan knows. A pod that it doesn't come to, whatever the reason,
+// counts only until a newer one has had its cycle.
+func TestMorePodsInTheQueue(t *testing.T) {
+	c := newComing(t)
+	first, second := ownedPod(0, "apps/v1 ReplicaSet"), ownedPod(1, "apps/v1 ReplicaSet")
+	c.pods.observe(nil, first)
+	c.after(moreWindow - 1)
+	c.wantMore(true)
+	c.after(1)
+	c.wantMore(false)
+	c.pods.observe(nil, second)
+	c.wantMore(true)
+	c.tried(second)
+	c.wantMore(false)
 }
 
 func (c *coming) wantMore(want bool) {
@@ -207,6 +225,7 @@ func TestMoreControllersOneAfterTheOther(t *testing.T) {
 				pod := ownedPod(i, "apps/v1 ReplicaSet")
 				pod.OwnerReferences[0].UID = "rs-" + uid
 				c.pods.observe(nil, pod)
+				c.tried(pod)
 			}
 			c.wantMore(tc.more)
 			c.after(max(2*tc.apart-1, 0))

@@ -10,9 +10,10 @@ import (
 // newcomers are the pods of our profiles that may not have had their first scheduling cycle. The lock of Pods guards them.
 type newcomers struct {
 	pods []firstSeen // pods first seen within the last arrivalPatience, and some older ones, in order of time
-	// last is when the most recent newcomer was first seen. alone: no other was within arrivalPatience before that.
-	last  time.Time
-	alone bool
+	// last is when the most recent newcomer, newest, was first seen. alone: no other was within arrivalPatience before that.
+	last   time.Time
+	newest types.UID
+	alone  bool
 }
 
 // firstSeen is when this process first saw a pod.
@@ -24,7 +25,7 @@ type firstSeen struct {
 func (n *newcomers) add(uid types.UID, now time.Time) {
 	n.since(now.Add(-arrivalPatience))
 	n.alone = now.Sub(n.last) > arrivalPatience
-	n.pods, n.last = append(n.pods, firstSeen{uid, now}), now
+	n.pods, n.last, n.newest = append(n.pods, firstSeen{uid, now}), now, uid
 }
 
 // since keeps only pods that were first seen after a time.
@@ -56,4 +57,13 @@ func (p *Pods) untried(after time.Time) bool {
 	defer p.mu.Unlock()
 	p.newcomers.pods = append(pods[first:], p.newcomers.pods...)
 	return true
+}
+
+// newestUntried reports whether the most recent pod has not had its first scheduling cycle, and was first seen after a time. Pods have cycles in about
+// the order in which they came, so if it has had one, the scheduler has caught up with all of them, but for pods that will have none.
+func (p *Pods) newestUntried(after time.Time) bool {
+	p.mu.Lock()
+	uid, seen := p.newcomers.newest, p.newcomers.last
+	p.mu.Unlock()
+	return seen.After(after) && p.Has(uid) && p.reservations.Free(uid)
 }

@@ -57,7 +57,9 @@ func Pack(p *Problem, effort int) *Result {
 		}
 	}
 	if effort == Quick {
-		return k.result(best, floors)
+		out := k.result(best, floors)
+		out.Values = k.byItem(floors)
+		return out
 	}
 	if rows := len(k.kinds); rows > maxRows || w.left() < rows*rows*rows/2 || best.cost < bound*(1+nearly) {
 		best = k.recreate(w, g, best, values)
@@ -76,7 +78,7 @@ func Pack(p *Problem, effort int) *Result {
 		}
 	}
 	out := k.result(best, g.floors)
-	out.Effort = w.spent() / perEffort
+	out.Effort, out.Values = w.spent()/perEffort, k.byItem(floors)
 	return out
 }
 
@@ -176,19 +178,25 @@ func (k *kinds) apart() *state {
 	return s
 }
 
+// byItem returns the values of kinds by item; nil without values.
+func (k *kinds) byItem(values []float64) []float64 {
+	if values == nil {
+		return nil
+	}
+	out := make([]float64, len(k.p.Items))
+	for i := range k.kinds {
+		for _, it := range k.kinds[i].items {
+			out[it] = values[i]
+		}
+	}
+	return out
+}
+
 // result splits kinds into items again. Pieces that found no place cost nothing, so the bound leaves them out.
 func (k *kinds) result(s *state, floors []float64) *Result {
 	out := &Result{Cost: s.cost, Bound: k.boundWithout(s.left, floors), Left: make([]int, len(k.p.Items))}
 	for i := range k.p.Items {
 		out.Left[i] = k.p.Items[i].Count
-	}
-	if floors != nil {
-		out.Values = make([]float64, len(k.p.Items))
-		for i := range k.kinds {
-			for _, it := range k.kinds[i].items {
-				out.Values[it] = floors[i]
-			}
-		}
 	}
 	at := make([]int, len(k.kinds)) // the item of each kind that is being assigned
 	for _, b := range s.buys {

@@ -92,8 +92,8 @@ type Result struct {
 	Cost float64
 	// Bound is a lower bound for the cost of any packing of the pieces that found a place, budgets aside; 0: unknown.
 	Bound float64
-	// Values are what a piece of each item pays for the capacity that it takes, in the currency of prices: no candidate can hold pieces that pay
-	// more than it costs, so the pieces of a load pay at most its price. nil: unknown.
+	// Values are what a piece of each item pays, in the currency of prices, if pieces can be cut and candidates bought in fractions. No candidate
+	// can hold pieces that pay more than it costs. nil: unknown.
 	Values []float64
 	// Effort is how much work was done, measured as Pack's effort is.
 	Effort int

@@ -4,23 +4,12 @@ package packing
 // cut. floors are lower values: by them no candidate can hold pieces worth more than the candidate costs, so their sum over any pieces is a lower
 // bound for the cost of packing these. floors are nil if there are scarce candidates. A piece that no candidate holds has the value 0.
 func Values(p *Problem) (values, floors []float64) {
-	values = make([]float64, len(p.Items))
 	k := newKinds(p)
 	if len(k.kinds) == 0 {
-		return values, values
+		none := make([]float64, len(p.Items))
+		return none, none
 	}
 	fluid, sure := k.prices()
 	k.clip(fluid)
-	if sure != nil {
-		floors = make([]float64, len(p.Items))
-	}
-	for i := range k.kinds {
-		for _, it := range k.kinds[i].items {
-			values[it] = fluid[i]
-			if sure != nil {
-				floors[it] = sure[i]
-			}
-		}
-	}
-	return values, floors
+	return k.byItem(fluid), k.byItem(sure)
 }

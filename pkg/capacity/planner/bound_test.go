@@ -36,7 +36,8 @@ func TestLowerBoundIsOfWhatIsBought(t *testing.T) {
 	}
 }
 
-// What the pods of the new nodes pay adds up to the lower bound, and no node's pods pay more than its price.
+// What the pods of new nodes pay adds up to a lower bound, no node's pods pay more than its price, and the more of a node is left over, the less of
+// it is paid.
 func TestFilled(t *testing.T) {
 	for _, effort := range []int{packing.Quick, 0, 20000} {
 		v := &capacity.View{Pools: []*capacity.Pool{testPool("open")}, Demand: []capacity.Demand{
@@ -49,9 +50,13 @@ func TestFilled(t *testing.T) {
 			}
 			paid += n.Filled * n.Price
 		}
-		if math.Abs(paid/p.LowerBound-1) > 1e-6 {
+		if paid > p.LowerBound*(1+1e-6) || paid < 0.9*p.LowerBound {
 			t.Errorf("effort %d: pods pay %v, the lower bound is %v", effort, paid, p.LowerBound)
 		}
+	}
+	alone := Decide(&capacity.View{Pools: []*capacity.Pool{testPool("open")}, Demand: []capacity.Demand{demandOf(t, 1, asking("web", "cpu=2100m"))}}, capacity.Options{})
+	if len(alone.Nodes) != 1 || alone.Nodes[0].Filled > 0.7 || alone.Nodes[0].Filled < 0.4 {
+		t.Errorf("a pod that uses about half of its node fills it by %v", alone.Nodes[0].Filled)
 	}
 }
 

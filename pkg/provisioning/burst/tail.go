@@ -12,8 +12,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 )
 
-// full: a node whose pods use at least this part of its price is launched although more pods come. No other pods could make it much cheaper.
-const full = 0.98
+// full: a node whose pods pay at least this part of its price (PlannedNode.Filled) is launched although more pods come. They could make it no more
+// than somewhat cheaper.
+const full = 0.95
 
 // Hold removes from a plan the nodes that wait for more pods, with their placements, and returns how many. Their pods stay queued, for as long as
 // no pod waits longer than the window's longest. While no more pods are likely to come, it removes nothing.
