@@ -130,16 +130,16 @@ func remove(plan *capacity.Plan, nodes map[string]float64) {
 	if len(nodes) == 0 {
 		return
 	}
-	plan.LowerBound = 0
 	plan.Nodes = slices.DeleteFunc(plan.Nodes, func(n *capacity.PlannedNode) bool {
 		_, waits := nodes[n.ID]
-		if waits {
-			plan.CostPerHour -= n.Price
-		}
 		return waits
 	})
 	plan.Placements = slices.DeleteFunc(plan.Placements, func(pl capacity.Placement) bool {
 		_, waits := nodes[pl.Node]
 		return waits
 	})
+	plan.CostPerHour, plan.LowerBound = 0, 0 // the bound was for all of them
+	for _, n := range plan.Nodes {
+		plan.CostPerHour += n.Price
+	}
 }
