@@ -109,7 +109,10 @@ func TestCoveredNodesArePlainOnDemand(t *testing.T) {
 	if a.Pool != b.Pool {
 		t.Error("another pool")
 	}
-	b.Covered, a.Pool, b.Pool = capacity.PlannedUse{}, nil, nil
+	if b.Filled != 0 {
+		t.Errorf("it is filled by %v of a price that is paid for already", b.Filled)
+	}
+	b.Covered, a.Pool, b.Pool, a.Filled = capacity.PlannedUse{}, nil, nil, 0
 	if diff := cmp.Diff(a, b); diff != "" {
 		t.Errorf("(-plain +covered)\n%s", diff)
 	}
