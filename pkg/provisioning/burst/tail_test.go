@@ -2,6 +2,8 @@ package burst
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -163,5 +165,78 @@ func TestHold(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.do(newRest(t)) })
+	}
+}
+
+// Whatever the plan: Hold removes only nodes that aren't full, without groups and without pods that have waited long. All other nodes keep as many pods
+// of each class, no pod is placed twice, and those that lose their place wait until the window's longest at most.
+func TestHoldKeepsWhatMustNotWait(t *testing.T) {
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 14))
+		r := newRest(t)
+		nodes := 1 + random.IntN(6)
+		for i := range nodes {
+			r.node(fmt.Sprint("node-", i), []float64{0, 0.3, 0.6, 0.94, 0.95, 1}[random.IntN(6)])
+		}
+		for i := range random.IntN(30) {
+			class, node := []string{"web", "db"}[random.IntN(2)], fmt.Sprint("node-", random.IntN(nodes+1)) // the last one exists already
+			switch random.IntN(8) {
+			case 0:
+				r.anticipated(class, node)
+			case 1:
+				r.pod(class, fmt.Sprint("pod-", i), node, 0).Group = 1
+			default:
+				r.pod(class, fmt.Sprint("pod-", i), node, time.Duration(random.IntN(3000))*time.Millisecond)
+			}
+		}
+		waited := map[types.UID]time.Duration{}
+		for _, w := range r.waiting {
+			waited[w.Ref.UID] = r.clock.Since(w.Since)
+		}
+		before := r.plan.Placements
+		r.plan.Placements = slices.Clone(before)
+		filled := map[string]float64{}
+		for _, n := range r.plan.Nodes {
+			filled[n.ID] = n.Filled
+		}
+		held := r.window.Hold(r.plan, r.waiting)
+		if len(r.plan.Nodes)+held != nodes {
+			t.Fatalf("seed %d: %d nodes are left and %d are held, of %d", seed, len(r.plan.Nodes), held, nodes)
+		}
+		for _, n := range r.plan.Nodes {
+			delete(filled, n.ID)
+		}
+		count := func(of []capacity.Placement) map[string]int {
+			out := map[string]int{}
+			for _, pl := range of {
+				if _, gone := filled[pl.Node]; !gone {
+					out[pl.Node+" "+string(pl.Class.Key)]++
+				}
+			}
+			return out
+		}
+		if had, has := count(before), count(r.plan.Placements); !maps.Equal(had, has) {
+			t.Fatalf("seed %d: pods by node and class were %v, and are %v", seed, had, has)
+		}
+		placed := map[types.UID]bool{}
+		for _, pl := range r.plan.Placements {
+			if pl.Pod.UID != "" && placed[pl.Pod.UID] {
+				t.Fatalf("seed %d: pod %s is placed twice", seed, pl.Pod.Name)
+			}
+			placed[pl.Pod.UID] = true
+		}
+		for _, pl := range before {
+			if part, gone := filled[pl.Node]; gone && (part <= 0 || part >= full || pl.Group != 0) {
+				t.Fatalf("seed %d: node %s, filled by %v, is held with group %d", seed, pl.Node, part, pl.Group)
+			}
+		}
+		for uid, so := range waited {
+			if placed[uid] {
+				continue
+			}
+			if left := r.window.until.Sub(r.clock.Now()); so > 2*time.Second || left <= 0 || so+left > 3*time.Second {
+				t.Fatalf("seed %d: pod %s has waited for %v and loses its place for another %v", seed, uid, so, left)
+			}
+		}
 	}
 }
