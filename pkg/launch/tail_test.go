@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +41,9 @@ func TestTheTailOfABurstWaits(t *testing.T) {
 	}
 	more = false
 	w.parts.Rounds.Round(t.Context())
-	if queued() != 0 {
-		t.Error("the pod is still queued when no more pods come")
+	refused := false
+	w.reservations.Read(func(l ledger.Reader) { refused = l.Refused(w.pod(0).UID) })
+	if queued() != 0 || refused || len(w.notes) != 1 || !strings.Contains(w.notes[0], "Nominated Planned on new node") {
+		t.Errorf("%d pods are queued, refused: %t, notes %q; want a plan for the pod when no more pods come", queued(), refused, w.notes)
 	}
 }

@@ -29,7 +29,7 @@ const moreWindow = time.Minute
 // up and have created none since, Deployments that have no ReplicaSet for them yet, and pods that exist but have not had their first scheduling
 // cycle. Once one pod of a controller waits, the controller's other pods are anticipated (see Anticipated), so nothing waits for them.
 //
-// Informers feed it. An event or a question takes longer the more controllers and pods the last second has brought, and no longer in a
+// Informers feed it. An event or a question takes longer the more controllers and pods the last minute has brought, and no longer in a
 // larger cluster. Safe for concurrent use.
 type Arrivals struct {
 	owners *Owners
@@ -42,8 +42,6 @@ type Arrivals struct {
 	// passedOn is when a ReplicaSet of a Deployment last grew, by the Deployment's UID. From then on pods are expected of the ReplicaSet, and the
 	// growth of the Deployment no longer counts: the informers may deliver the two events in either order.
 	passedOn map[types.UID]time.Time
-	// grew are the last times at which a controller that no other controller owns has been created or scaled up, the latest first.
-	grew [3]time.Time
 }
 
 // expectation is a controller from which pods are to come.
@@ -134,11 +132,7 @@ func (a *Arrivals) expect(o metav1.Object, ref metav1.OwnerReference, had int) {
 	defer a.mu.Unlock()
 	now := a.clock.Now()
 	a.forgetOld(now)
-	owner := metav1.GetControllerOfNoCopy(o)
-	if owner == nil {
-		a.grew = [3]time.Time{now, a.grew[0], a.grew[1]}
-	}
-	if owner != nil && kindOf(owner) == deploymentKind {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && kindOf(owner) == deploymentKind {
 		delete(a.controllers, owner.UID)
 		a.passedOn[owner.UID] = now
 	}
@@ -152,11 +146,11 @@ func (a *Arrivals) expect(o metav1.Object, ref metav1.OwnerReference, had int) {
 var deploymentKind = schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}
 
 func (a *Arrivals) forgetOld(now time.Time) {
-	last, _ := a.pods.lastArrival()
+	begun, last := a.pods.stream()
 	arriving := now.Sub(last) <= arrivalPatience
 	maps.DeleteFunc(a.passedOn, func(_ types.UID, at time.Time) bool { return now.Sub(at) > arrivalPatience })
 	for uid, e := range a.controllers {
-		if age := now.Sub(e.since); age > moreWindow || age > arrivalPatience && !arriving {
+		if age := now.Sub(e.since); age > moreWindow || age > arrivalPatience && (!arriving || begun.Sub(e.since) > arrivalPatience) {
 			delete(a.controllers, uid)
 		}
 	}
@@ -184,18 +178,14 @@ func (a *Arrivals) Expected() bool {
 }
 
 // More reports whether pods are likely to come that a plan made now can't know, so that it isn't the time to launch nodes that they could share:
-// pods of controllers that have none, also of those that have waited long for their turn; pods that the scheduler hasn't come to yet; or
-// controllers grow one after the other, and the time since the last one isn't much longer than the times between them.
+// pods of controllers that have none, also of those that have waited long for their turn, and pods that the scheduler hasn't come to yet.
 func (a *Arrivals) More() bool {
 	now := a.clock.Now()
-	if a.pods.newestUntried(now.Add(-moreWindow)) {
+	if a.pods.newestUntried(now.Add(-admittedWindow)) {
 		return true
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if apart := max(a.grew[0].Sub(a.grew[1]), a.grew[1].Sub(a.grew[2])); !a.grew[2].IsZero() && apart <= arrivalPatience && now.Sub(a.grew[0]) < 2*apart {
-		return true
-	}
 	return a.outstanding(now, moreWindow)
 }
 

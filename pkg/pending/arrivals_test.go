@@ -2,7 +2,6 @@ package pending
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -181,7 +179,7 @@ func TestMorePodsInTheQueue(t *testing.T) {
 	c := newComing(t)
 	first, second := ownedPod(0, "apps/v1 ReplicaSet"), ownedPod(1, "apps/v1 ReplicaSet")
 	c.pods.observe(nil, first)
-	c.after(moreWindow - 1)
+	c.after(admittedWindow - 1)
 	c.wantMore(true)
 	c.after(1)
 	c.wantMore(false)
@@ -198,42 +196,18 @@ func (c *coming) wantMore(want bool) {
 	}
 }
 
-// Controllers that grow one after the other are likely to go on, but for no longer than about the time between two of them.
-func TestMoreControllersOneAfterTheOther(t *testing.T) {
-	const apart = 400 * time.Millisecond
-	for _, tc := range []struct {
-		name  string
-		count int
-		apart time.Duration
-		more  bool // just after the last one
-	}{
-		{"one", 1, apart, false},
-		{"two", 2, apart, false},
-		{"three", 3, apart, true},
-		{"many at once", 10, 0, false},
-		{"too far apart", 10, arrivalPatience + 1, false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := newComing(t)
-			for i := range tc.count {
-				if i > 0 {
-					c.after(tc.apart)
-				}
-				uid := types.UID(fmt.Sprintf("web-%d", i))
-				c.deployment(nil, deploymentOf(1, func(d *appsv1.Deployment) { d.UID = uid }))
-				c.replicaSet(nil, replicaSet(1, ofScheduler("s"), ofDeployment, func(rs *appsv1.ReplicaSet) { rs.UID, rs.OwnerReferences[0].UID = "rs-"+uid, uid }), false)
-				pod := ownedPod(i, "apps/v1 ReplicaSet")
-				pod.OwnerReferences[0].UID = "rs-" + uid
-				c.pods.observe(nil, pod)
-				c.tried(pod)
-			}
-			c.wantMore(tc.more)
-			c.after(max(2*tc.apart-1, 0))
-			c.wantMore(tc.more)
-			c.after(1)
-			c.wantMore(false)
-		})
-	}
+// A controller whose pods are rejected says nothing about pods that come later, after a time in which none came.
+func TestControllersWithoutPodsAreForgottenInAGap(t *testing.T) {
+	c := newComing(t)
+	c.replicaSet(nil, replicaSet(3, ofScheduler("s"), func(rs *appsv1.ReplicaSet) { rs.Name = "rejected" }), false)
+	c.wantMore(true)
+	c.after(30 * arrivalPatience) // nobody asks meanwhile
+	pod := ownedPod(0, "apps/v1 ReplicaSet")
+	pod.OwnerReferences[0].UID = "another"
+	c.pods.observe(nil, pod)
+	c.tried(pod)
+	c.wantMore(false)
+	c.want(false)
 }
 
 // deployment has the handler see a Deployment.
@@ -247,12 +221,9 @@ func (c *coming) deployment(before, now *appsv1.Deployment) {
 	}
 }
 
-func deploymentOf(replicas int32, with ...func(*appsv1.Deployment)) *appsv1.Deployment {
+func deploymentOf(replicas int32) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web", UID: "web"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
 	d.Spec.Template.Spec.SchedulerName = "s"
-	for _, f := range with {
-		f(d)
-	}
 	return d
 }
 

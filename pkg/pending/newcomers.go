@@ -14,6 +14,7 @@ type newcomers struct {
 	last   time.Time
 	newest types.UID
 	alone  bool
+	begun  time.Time // when the first newcomer came after which no arrivalPatience has passed without another
 }
 
 // firstSeen is when this process first saw a pod.
@@ -24,7 +25,9 @@ type firstSeen struct {
 
 func (n *newcomers) add(uid types.UID, now time.Time) {
 	n.since(now.Add(-arrivalPatience))
-	n.alone = now.Sub(n.last) > arrivalPatience
+	if n.alone = now.Sub(n.last) > arrivalPatience; n.alone {
+		n.begun = now
+	}
 	n.pods, n.last, n.newest = append(n.pods, firstSeen{uid, now}), now, uid
 }
 
@@ -40,6 +43,13 @@ func (p *Pods) lastArrival() (seen time.Time, alone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.newcomers.last, p.newcomers.alone
+}
+
+// stream returns when the first and the last pod came of those between which no arrivalPatience has passed without another.
+func (p *Pods) stream() (begun, last time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newcomers.begun, p.newcomers.last
 }
 
 // untried reports whether a pod that was first seen after a time has not had its first scheduling cycle. Only one goroutine may ask.
@@ -59,8 +69,8 @@ func (p *Pods) untried(after time.Time) bool {
 	return true
 }
 
-// newestUntried reports whether the most recent pod has not had its first scheduling cycle, and was first seen after a time. Pods have cycles in about
-// the order in which they came, so if it has had one, the scheduler has caught up with all of them, but for pods that will have none.
+// newestUntried reports whether the most recent pod has not had its first scheduling cycle, and was first seen after a time. Of equal priority, pods have
+// cycles in the order in which they came, so a scheduler that is behind hasn't come to the newest.
 func (p *Pods) newestUntried(after time.Time) bool {
 	p.mu.Lock()
 	uid, seen := p.newcomers.newest, p.newcomers.last

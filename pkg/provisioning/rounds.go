@@ -79,7 +79,7 @@ func (r *Rounds) Round(ctx context.Context) {
 	if v, plan = r.affordable(ctx, v, plan, waiting, gangs); ctx.Err() != nil {
 		return
 	}
-	held := r.window.Hold(plan, waiting)
+	plan, held := r.withoutTail(plan, waiting)
 	karpentermetrics.Scheduled("provisioner", r.clock.Since(start))
 	r.committer.Commit(ctx, &Proposal{Plan: plan, Existing: v.Existing, Place: (*ledger.Ledger).Commit})
 	r.gangs.paused(plan, gangs)
@@ -90,6 +90,22 @@ func (r *Rounds) Round(ctx context.Context) {
 	for _, refused := range plan.Refused {
 		r.refusals.refusePlanned(ctx, refused)
 	}
+}
+
+// withoutTail returns the plan without the nodes that wait for more pods, and how many these are. Where the spending guard stops nodes, none waits:
+// pods that it refuses hear of it at once, and it has looked at the nodes with the pods that are planned there.
+func (r *Rounds) withoutTail(plan *capacity.Plan, waiting []ledger.Waiting) (*capacity.Plan, int) {
+	without := *plan
+	without.Nodes, without.Placements = slices.Clone(plan.Nodes), slices.Clone(plan.Placements)
+	held := r.window.Hold(&without, waiting)
+	if held == 0 {
+		return plan, 0
+	}
+	if len(r.purchases.Preview(&Proposal{Plan: plan})) > 0 || len(r.purchases.Preview(&Proposal{Plan: &without})) > 0 {
+		r.window.Release()
+		return plan, 0
+	}
+	return &without, held
 }
 
 // Propose returns what the next round would decide about the current demand, without any effect: nothing is reserved, written or launched.

@@ -2,6 +2,7 @@ package burst
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -20,7 +21,8 @@ const full = 0.95
 // no pod waits longer than the window's longest. While no more pods are likely to come, it removes nothing.
 //
 // Of pods of the same class, those that have waited longest are placed on the nodes that stay. A node also stays if its placements depend on
-// others (Placement.Group), because the plan without them isn't verified.
+// others (Placement.Group), because the plan without them isn't verified, and if its pods outrank those of another node, which would otherwise take
+// what a limit leaves for both.
 func (w *Window) Hold(plan *capacity.Plan, waiting []ledger.Waiting) int {
 	if len(plan.Nodes) == 0 || !w.arrivals.More() {
 		return 0
@@ -35,8 +37,9 @@ func (w *Window) Hold(plan *capacity.Plan, waiting []ledger.Waiting) int {
 			filled[n.ID] = n.Filled
 		}
 	}
+	ranks, lowest := ranksOf(plan)
 	for _, pl := range plan.Placements {
-		if pl.Group != 0 || pl.Gang != nil {
+		if pl.Group != 0 || pl.Gang != nil || ranks[pl.Node] > lowest {
 			delete(filled, pl.Node)
 		}
 	}
@@ -67,6 +70,23 @@ func (w *Window) Hold(plan *capacity.Plan, waiting []ledger.Waiting) int {
 	}
 	remove(plan, filled)
 	return len(filled)
+}
+
+// Release forgets the tail: the nodes that Hold has removed are launched after all.
+func (w *Window) Release() { w.until = time.Time{} }
+
+// ranksOf returns the highest priority of a pod by new node, and the lowest of these.
+func ranksOf(plan *capacity.Plan) (ranks map[string]int32, lowest int32) {
+	ranks, lowest = map[string]int32{}, math.MaxInt32
+	for _, pl := range plan.Placements {
+		if rank, ok := ranks[pl.Node]; !ok || pl.Class.Priority > rank {
+			ranks[pl.Node] = pl.Class.Priority
+		}
+	}
+	for _, n := range plan.Nodes {
+		lowest = min(lowest, ranks[n.ID])
+	}
+	return ranks, lowest
 }
 
 // oldestFirst exchanges pods of the same class among a plan's new nodes: those that have waited longest get the nodes that don't wait, then the

@@ -155,6 +155,17 @@ func TestHold(t *testing.T) {
 			r.pod("web", "d", "gang", 0).Gang = &capacity.Gang{}
 			r.want(1, 3*time.Second, "web a half", "db c half", "web d gang")
 		}},
+		{"pods that outrank others", func(r *rest) {
+			r.classes["db"].Priority = 10
+			r.node("half", 0.5)
+			r.node("high", 0.5)
+			r.node("full", 1)
+			r.pod("web", "a", "half", 0)
+			r.pod("db", "b", "high", 0)
+			r.pod("web", "c", "high", 0)
+			r.pod("web", "d", "full", 0)
+			r.want(1, 3*time.Second, "db b high", "web a high", "web c full")
+		}},
 		{"pods with volumes of their own keep their places", func(r *rest) {
 			r.classes["db"].Pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}}}
 			r.node("full", 1)
