@@ -100,20 +100,26 @@ func TestNewControllersAreExpectedToCreatePods(t *testing.T) {
 	c.want(false)
 }
 
-// Controllers are served a few at a time: while pods of some arrive, those of others are still to come, but not for ever.
-func TestControllersThatWaitForTheirTurn(t *testing.T) {
-	c := newComing(t)
-	c.replicaSet(nil, replicaSet(3, ofScheduler("s"), func(rs *appsv1.ReplicaSet) { rs.Name = "late" }), false)
-	for i := range 100 {
+// whileOthersArrive has pods of another controller arrive and be tried, and checks that the answer is yes for so long, and no afterwards.
+func (c *coming) whileOthersArrive(name string, answer func() bool, until time.Duration) {
+	c.Helper()
+	for i := 0; time.Duration(i)*arrivalPatience/4 <= 2*until; i++ {
 		c.after(arrivalPatience / 4)
 		pod := ownedPod(i, "apps/v1 ReplicaSet")
 		pod.OwnerReferences[0].UID = "another"
 		c.pods.observe(nil, pod)
 		c.tried(pod)
-		if expected, want := c.arrivals.Expected(), time.Duration(i+1)*arrivalPatience/4 <= admittedWindow; expected != want {
-			t.Fatalf("after %v: pods are expected: %t, want %t", time.Duration(i+1)*arrivalPatience/4, expected, want)
+		if at := time.Duration(i+1) * arrivalPatience / 4; answer() != (at <= until) {
+			c.Fatalf("after %v %s is %t, want %t", at, name, answer(), at <= until)
 		}
 	}
+}
+
+// Controllers are served a few at a time: while pods of some arrive, those of others are still to come, but not for ever.
+func TestControllersThatWaitForTheirTurn(t *testing.T) {
+	c := newComing(t)
+	c.replicaSet(nil, replicaSet(3, ofScheduler("s"), func(rs *appsv1.ReplicaSet) { rs.Name = "late" }), false)
+	c.whileOthersArrive("Expected", c.arrivals.Expected, admittedWindow)
 	c.replicaSet(nil, replicaSet(3, ofScheduler("s")), false)
 	c.want(true)
 	c.after(arrivalPatience + 1)
@@ -154,16 +160,7 @@ func TestMorePodsOfControllersThatWaitForTheirTurn(t *testing.T) {
 		t.Error("more pods are likely, of no controller")
 	}
 	c.replicaSet(nil, replicaSet(3, ofScheduler("s"), func(rs *appsv1.ReplicaSet) { rs.Name = "late" }), false)
-	for i := range 400 {
-		c.after(arrivalPatience / 4)
-		pod := ownedPod(i, "apps/v1 ReplicaSet")
-		pod.OwnerReferences[0].UID = "another"
-		c.pods.observe(nil, pod)
-		c.tried(pod)
-		if more, want := c.arrivals.More(), time.Duration(i+1)*arrivalPatience/4 <= moreWindow; more != want {
-			t.Fatalf("after %v: more pods are likely: %t, want %t", time.Duration(i+1)*arrivalPatience/4, more, want)
-		}
-	}
+	c.whileOthersArrive("More", c.arrivals.More, moreWindow)
 	c.replicaSet(nil, replicaSet(3, ofScheduler("s")), false)
 	c.wantMore(true)
 	pod := ownedPod(1000, "apps/v1 ReplicaSet")
