@@ -72,6 +72,9 @@ type class struct {
 	// seen is how many of the trial's placements the state includes.
 	seen   int
 	spread *spread // nil: the pods have no hard spread constraints
+	// cautious says that spread knows only the hosts near the trial's nodes, and takes for granted that another has none of the counted pods: what the
+	// filters accept then they accept whatever is elsewhere, but PodTopologySpread may refuse too much.
+	cautious bool
 	// skipped are the plugins with AddPod that had nothing to do for this pod when PreFilter ran. Their Filter is not called, nor is
 	// their AddPod: a placement that would give them something to do makes the state void.
 	skipped   sets.Set[string]
@@ -88,8 +91,28 @@ func verdictOf(s *fwk.Status) *verdict {
 	return &verdict{s.Plugin(), s.AsError().Error()}
 }
 
-// preFilter creates the class's state for the present state of the trial.
+// preFilter creates the class's state for the present state of the trial, from the nodes near the trial's where others don't matter.
 func (t *trial) preFilter(ctx context.Context, pod *corev1.Pod) (*class, error) {
+	nearby := t.near.of(pod)
+	if nearby == nil || t.world.of(pod).outOfTree {
+		return t.preFilterAll(ctx, pod)
+	}
+	t.world.lister.SharedLister = nearby
+	c, err := t.preFilterAll(ctx, pod)
+	t.world.lister.SharedLister = t.overlay
+	switch {
+	case err != nil || c.spread == nil:
+		return c, err
+	case len(pod.Spec.TopologySpreadConstraints) == 0: // the profile's default constraints
+		return t.preFilterAll(ctx, pod)
+	}
+	c.cautious = true
+	c.spread.assumeEmpty()
+	return c, nil
+}
+
+// preFilterAll is the same for the nodes that the lister shows.
+func (t *trial) preFilterAll(ctx context.Context, pod *corev1.Pod) (*class, error) {
 	c := &class{by: t.world.of(pod), pod: pod, state: framework.NewCycleState(), seen: len(t.placed)}
 	result, status, narrowedBy := c.by.framework.RunPreFilterPlugins(ctx, c.state, pod)
 	if err := ctx.Err(); err != nil { // PreFilter may have stopped early without reporting it

@@ -4,7 +4,7 @@
 // A World is a second framework beside the running one, built from the same profile with PreFilter and Filter only. Verify replays a
 // plan in bind order and names every step that kube-scheduler would refuse. It agrees with a replay that runs PreFilter and Filter
 // again for every pod, at a small part of its cost: PreFilter runs once per class, and the plugins' own AddPod updates each class with
-// every placement. Where AddPod alone is not exact, this package corrects the difference: see spread.go (the minimum of topology
+// every placement. For most pods PreFilter sees only the nodes that matter to the plan's: see near.go. Where AddPod alone is not exact, this package corrects the difference: see spread.go (the minimum of topology
 // spread) and class.go (plugins that skipped themselves).
 //
 // Nodes returns the same snapshot as capacity.Nodes, and ObserveNodes reports when the scheduler's cache, and not just an informer,

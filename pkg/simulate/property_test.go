@@ -238,8 +238,13 @@ func (g *generator) trial() capacity.Trial {
 	for i := range trial.Promised {
 		trial.Promised[i].Node = g.target(trial)
 	}
+	tried := []string{g.target(trial), g.target(trial)} // what PreFilter has to look at depends on these
 	for i := range trial.Steps {
-		trial.Steps[i].Node = g.target(trial)
+		if g.seed%2 == 0 {
+			trial.Steps[i].Node = g.target(trial)
+		} else {
+			trial.Steps[i].Node = tried[i%len(tried)]
+		}
 	}
 	return trial
 }

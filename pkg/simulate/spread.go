@@ -32,6 +32,8 @@ type spreadConstraint struct {
 	empty  bool           // the selector is empty
 	// low is the true minimum of counts and atLow the number of domains that have it.
 	low, atLow int
+	// assumedEmpty: a domain that counts doesn't have is taken for empty, so that the minimum is 0 whatever is in counts.
+	assumedEmpty bool
 	// before is, while a pod is added, the number of matching pods in its node's domain before AddPod; known: counts had that domain.
 	before int
 	known  bool
@@ -118,8 +120,22 @@ func (s *spread) afterAdd(nodeLabels map[string]string) {
 	}
 }
 
+// assumeEmpty makes 0 the minimum of all constraints for good.
+func (s *spread) assumeEmpty() {
+	for i := range s.constraints {
+		c := &s.constraints[i]
+		c.assumedEmpty = true
+		c.scan()
+		*c.least = c.low
+	}
+}
+
 // scan computes the minimum from scratch. This is rarely needed: when the last of the least filled domains has grown, or a domain is new.
 func (c *spreadConstraint) scan() {
+	if c.assumedEmpty {
+		c.low, c.atLow = 0, 1
+		return
+	}
 	c.low, c.atLow = math.MaxInt32, 0
 	for _, n := range c.counts {
 		switch {

@@ -6,7 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
@@ -15,7 +17,8 @@ import (
 type trial struct {
 	world   *World
 	overlay *overlay
-	alone   bool // steps that the filters accept are not placed (Trial.Alone)
+	near    *surroundings // of the nodes of all steps
+	alone   bool          // steps that the filters accept are not placed (Trial.Alone)
 	// coming are hypothetical nodes, for which drivers have not published their capacity yet.
 	coming  map[string]*corev1.Node
 	classes map[classKey]*class
@@ -47,6 +50,7 @@ func (w *World) Verify(ctx context.Context, in capacity.Trial) ([]capacity.Rejec
 		classes: map[classKey]*class{},
 		infos:   map[classKey]*framework.PodInfo{},
 	}
+	t.near = surroundingsOf(t.overlay, in.Steps)
 	for _, n := range in.Nodes {
 		if !n.Instead {
 			t.coming[n.Node.Name] = n.Node
@@ -124,10 +128,14 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	if c.nodes != nil && !c.nodes.Has(step.Node) {
 		return &c.outside, nil
 	}
-	// As in a scheduling cycle, capacity that preemption has freed for a nominated pod is not given to others.
-	t.world.trying = t.coming[step.Node]
-	status := c.by.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, step.Pod, node)
-	t.world.trying = nil
+	status := t.filter(ctx, c, step.Pod, node)
+	if c.cautious && !status.IsSuccess() && status.Plugin() == names.PodTopologySpread {
+		if c, err = t.preFilterAll(ctx, step.Pod); err != nil {
+			return nil, err
+		}
+		t.classes[t.world.keyOf(step)] = c
+		status = t.filter(ctx, c, step.Pod, node)
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -147,6 +155,14 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	t.overlay.place(pod, node)
 	t.placed = append(t.placed, placement{pod, node})
 	return nil, nil
+}
+
+// filter asks the filters about a pod of the class. As in a scheduling cycle, capacity that preemption has freed for a nominated pod is not given
+// to others.
+func (t *trial) filter(ctx context.Context, c *class, pod *corev1.Pod, node *framework.NodeInfo) *fwk.Status {
+	t.world.trying = t.coming[node.Node().Name]
+	defer func() { t.world.trying = nil }()
+	return c.by.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, pod, node)
 }
 
 // class returns the up-to-date class of a step.
