@@ -20,7 +20,7 @@ import (
 // before it.
 const blockOver = 40 * time.Minute
 
-// classes are the node classes. While Run runs, each has a goroutine that resolves it.
+// classes are the node classes. While run runs, each has a goroutine that resolves it.
 type classes struct {
 	clock    clock.WithTicker
 	account  account
@@ -32,7 +32,7 @@ type classes struct {
 
 	mu     sync.Mutex
 	byName map[string]*class
-	// dedicated are the names of the classes given to OfferDedicated.
+	// dedicated are the names of the classes for which offerings with dedicated tenancy are made.
 	dedicated map[string]bool
 	// running starts the resolver of a class; nil while Run isn't running.
 	running     func(*class)

@@ -239,7 +239,7 @@ func (l *launcher) groupOf(nodeClass string) string {
 	return ""
 }
 
-// gone returns the launch batch's offerings that are unavailable now, if the answer made any of them so.
+// gone returns the launch batch's offerings that are unavailable now, if EC2's answer made any offering unavailable.
 func (l *launcher) gone(w *capacity.LaunchBatch, f *fleetErrors) []capacity.OfferKey {
 	if len(f.scopes)+len(f.reservations)+len(f.incompatible) == 0 {
 		return nil

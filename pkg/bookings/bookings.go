@@ -29,7 +29,7 @@ const MostPods = 10_000
 type Request struct {
 	UID             types.UID
 	Namespace, Name string
-	// Sets are its pods; none: its templates were deleted after it had been told of its capacity.
+	// Sets are its pods; none: its templates were deleted after its status said that it has capacity.
 	Sets []Set
 	// Buys: nodes may be launched for it.
 	Buys bool

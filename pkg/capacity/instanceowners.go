@@ -59,8 +59,8 @@ func (o *InstanceOwners) Awaited(inst *Instance) bool {
 	return !o.Owned(inst) && (o.waiting[inst.Claim] != nil || len(o.batches[inst.LaunchBatch]) > 0)
 }
 
-// Assign assigns instances of the launch batch to its claims (or, with a zero LaunchBatch, instances that are tagged with their claims' names). of
-// has the instances by the names of their claims, over the instances for which there is no claim. Instances that are recorded on a claim are in
+// Assign assigns instances of the launch batch to its claims (or, with a zero LaunchBatch, instances that are tagged with their claims' names).
+// Of the results, "of" has the instances by the names of their claims, "over" those without a claim. Instances that are recorded on a claim are in
 // neither.
 func (o *InstanceOwners) Assign(w *LaunchBatch, instances []Instance) (of map[string]Instance, over []Instance) {
 	of = map[string]Instance{}

@@ -54,7 +54,7 @@ type nodeClasses struct {
 // countKey is all that a count depends on.
 type countKey struct{ what, shape, classes string }
 
-// counted is how many pods have been counted.
+// counted is a count that is remembered: how many pods of a shape a node's devices suffice for.
 type counted struct {
 	n int64
 	// until is when the number is forgotten because the count was cut off or has failed; zero: never.

@@ -29,7 +29,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
-// Config holds the parts of a Controller. All are required, except Consolidation and the functions that only it needs.
+// Config holds the parts of a Controller. All are required, except those that say what nil means and what only Consolidation needs.
 type Config struct {
 	Kube      kubernetes.Interface
 	Informers informers.SharedInformerFactory

@@ -118,7 +118,6 @@ var kept = []consolidation.Kept{
 	{Kind: consolidation.Unmovable, Pod: capacity.PodRef{Namespace: "shop", Name: "web"}, Message: "it has no controller"},
 	{Kind: consolidation.BlockedByPDB, Name: "web", Pod: capacity.PodRef{Namespace: "shop", Name: "web"}},
 	{Kind: consolidation.Surge, Name: "shop/web", Pod: capacity.PodRef{Namespace: "shop", Name: "web"}, Message: "its last roll-out isn't finished"},
-	{Kind: consolidation.OutsideWindow},
 	{Kind: consolidation.Paused, Message: "the pool has the annotation"},
 	{Kind: consolidation.Static},
 	{Kind: consolidation.NotReady},

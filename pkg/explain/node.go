@@ -34,7 +34,6 @@ var keptAdvice = map[consolidation.Kind]string{
 	consolidation.Unmovable:       "give the pod a controller, or let Dovetail's scheduler place it (spec.schedulerName)",
 	consolidation.BlockedByPDB:    "a PodDisruptionBudget that allows an eviction, or more replicas; for a single replica the annotation " + objects.AnnotationMove + ": " + objects.MoveRollout,
 	consolidation.Surge:           "what the sentence says; the role dovetail-surge is needed, too (docs/disruption.md)",
-	consolidation.OutsideWindow:   "wait",
 	consolidation.Paused:          "remove the annotation " + objects.AnnotationPauseDisruption + " of the pool, or what else the sentence names",
 	consolidation.Static:          "spec.replicas of the pool",
 	consolidation.NotReady:        "kubectl describe node: why isn't it Ready?",

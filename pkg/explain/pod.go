@@ -24,7 +24,7 @@ const (
 	PodEnded    = "Ended"          // it has finished
 	PodEnding   = "Terminating"    // it is being deleted
 	PodGated    = "Gated"          // its own scheduling gates hold it back
-	PodDaemon   = "DaemonSet"      // nodes are made for other pods
+	PodDaemon   = "DaemonSet"      // no node is launched for a DaemonSet's pod
 	PodForeign  = "OtherScheduler" // another scheduler places it, for which nothing is launched
 	PodReserved = "Reserved"       // it waits for capacity that is reserved for it
 	PodFits     = "Fits"           // it fits on a node that is there

@@ -24,7 +24,7 @@ type registration struct {
 	registering func(claim, node, providerID string) // tells the ledger the Node's name before pods may be bound there
 }
 
-// reconcile completes a Node whose kubelet has posted its status: it adds everything that the claim promises and the termination finalizer,
+// reconcile completes a Node whose kubelet has posted its status: it adds the termination finalizer and everything that the claim promises,
 // and removes the unregistered taint. From here on the deletion of the Node terminates the instance.
 func (r *registration) reconcile(ctx context.Context, l *life) (time.Duration, error) {
 	node := l.match.node

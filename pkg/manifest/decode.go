@@ -112,7 +112,7 @@ func unmarshal(d *document, o client.Object, fresh func() client.Object, strictl
 // goTypes matches encoding/json's message about a value of the wrong type.
 var goTypes = regexp.MustCompile(`cannot unmarshal (\w+)(?: \S+)? into Go (?:struct field \S+|value) of type (\S+)`)
 
-// plain rewrites such a message without Go's types: "spec.replicas: a string where int32 is expected".
+// plain rewrites such a message without the names of Go's fields: "spec.replicas: a string where int32 is expected".
 func plain(message string) string {
 	return goTypes.ReplaceAllString(message, "a $1 where $2 is expected")
 }

@@ -34,7 +34,7 @@ const (
 	checkTime = 5 * time.Second
 )
 
-// ErrConflict is wrapped by errors that say which argument another Dovetail doesn't go together with. Trying again won't help.
+// ErrConflict is wrapped by errors that name the argument that conflicts with another Dovetail. Trying again won't help.
 var ErrConflict = errors.New("ProvisionArgs")
 
 // Config holds the parts of Peers.
@@ -139,7 +139,8 @@ func (p *Peers) insist(ctx context.Context, what string, f func() error) error {
 	}
 }
 
-// record writes our record to our Lease. A Dovetail without a name goes on if its role, of before there were names, doesn't allow that: it is alone.
+// record writes our record to our Lease. A Dovetail without a name may still have the RBAC of a version that knew no names, which doesn't allow
+// that. It goes on all the same: with that RBAC it is the only one in the cluster.
 func (p *Peers) record(ctx context.Context) error {
 	if p.Lease.Name == "" {
 		return nil

@@ -55,7 +55,7 @@ type Decider struct {
 	Nodes   Nodes
 	// Pod returns the pod as it is now, or nil when it isn't known: then the filters check the Pod of its class instead.
 	Pod func(types.UID) *corev1.Pod
-	// Patience is how long to search for nodes that the filters accept after the second try, by Clock. 0: not at all.
+	// Patience is how long to go on after the second try with the search for nodes that the filters accept, by Clock. 0: two tries only.
 	Patience time.Duration
 	Clock    clock.PassiveClock
 	// memory holds what the filters have refused in earlier rounds; nil: nothing is remembered.

@@ -21,7 +21,7 @@ type Triggers struct {
 	freed   atomic.Bool   // pods may leave a launched instance for that capacity
 	// daemonsMoved: DaemonSets or the requests of their pods have changed since capacity was last reserved for them.
 	daemonsMoved atomic.Bool
-	chunks       atomic.Bool // chunks of CapacityBuffers may have no capacity
+	chunks       atomic.Bool // chunks of CapacityBuffers may lack capacity
 	gangsAnew    atomic.Bool // pools or offerings have changed since gangs were refused
 }
 

@@ -81,7 +81,7 @@ type class struct {
 	namespace labels.Set // labels of the pod's namespace
 }
 
-// verdict is the filters' rejection of one pod on a node, with kube-scheduler's message.
+// verdict is the filters' rejection of one pod on a node, or their failure, with kube-scheduler's message.
 type verdict struct{ plugin, reason string }
 
 func verdictOf(s *fwk.Status) *verdict {

@@ -15,7 +15,7 @@ type Check struct {
 	g             *Guard
 	now           time.Time
 	total         int            // nodes of the plan
-	newImageNodes map[string]int // nodes that this check has allowed, by node class and image, of images of which no node was ever initialized
+	newImageNodes map[string]int // nodes that this check has allowed with images that never had an initialized node, by node class and image
 	underway      map[string]underway
 	claims        func() map[string]*capacity.Claim
 	cost          *Cost                      // counted when it is first asked for

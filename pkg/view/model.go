@@ -24,9 +24,9 @@ type Model struct {
 
 // Head is what stands above the nodes.
 type Head struct {
-	// Process is random, and the same while one 'dovetail view' runs. A page that another one has served is loaded again.
+	// Process is random, and the same while one 'dovetail view' runs. A page that another process has served is loaded again.
 	Process string `json:"process"`
-	// At is when the cluster was looked at, ReadAt when 'dovetail view' had read it: another time if what it reads is a file. Interval is how often it looks
+	// At is when the cluster was looked at, ReadAt when 'dovetail view' had read it: it differs only if what it reads is a file. Interval is how often it looks
 	// if nothing prevents it.
 	At       int64 `json:"at"`
 	ReadAt   int64 `json:"readAt"`
@@ -204,7 +204,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// Boot is how far a node is that starts. Typical is how long nodes of its kind take to be initialized, 0 if none of this cluster has
+// Boot is how far a starting node has come. Typical is how long nodes of its kind take to be initialized, 0 if none of this cluster has
 // been; Of is how many nodes that is the median of.
 type Boot struct {
 	Stage   string `json:"stage"` // Creating, Launched, Registered; empty: it doesn't start

@@ -217,6 +217,9 @@ func (s *system) end(ctx context.Context, scheduler *cluster.SchedulerProcess) e
 	if s.set.logs != "" {
 		text, err := scheduler.Log()
 		if err == nil {
+			err = os.MkdirAll(s.set.logs, 0o755)
+		}
+		if err == nil {
 			err = os.WriteFile(filepath.Join(s.set.logs, filepath.Base(s.Dir)+"-"+filepath.Base(scheduler.LogPath)), []byte(text), 0o644)
 		}
 		if err != nil {

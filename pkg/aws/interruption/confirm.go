@@ -219,7 +219,7 @@ func (c *Confirmer) status(ctx context.Context, ids []string, a *answers) error 
 // judge compares a message with EC2's answers.
 func (a *answers) judge(x capacity.Interruption) outcome {
 	if x.Kind == capacity.SpotRebalance {
-		return confirmed // nothing is drained because of it
+		return confirmed // EC2 shows nothing of it, and no pod is evicted before its node has been replaced
 	}
 	in := a.instances[x.InstanceID]
 	switch {

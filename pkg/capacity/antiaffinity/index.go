@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 )
 
-// Index holds classes in lists: by what labels they have, and by what labels their terms ask for. Several goroutines may ask at once as long as
+// Index holds classes in lists: by what labels they have, and by what labels their anti-affinity terms select. Several goroutines may ask at once as long as
 // none changes it.
 type Index struct {
 	entries map[capacity.ClassKey]*entry

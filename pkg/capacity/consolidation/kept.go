@@ -11,14 +11,13 @@ import (
 // Kind is the kind of reason why a node is kept.
 type Kind string
 
-// Kinds that callers put in Candidate.Blocked. Capitalized words are the fields of Kept that they set.
+// Kinds that callers put in Candidate.Blocked. The words Pod, Name, Message and Until are the fields of Kept that they set.
 const (
 	Protected     Kind = "Protected"   // do-not-disrupt or its older names, on the node or on Pod
 	NotQuiet      Kind = "NotQuiet"    // consolidateAfter isn't over, Until
 	Unmovable     Kind = "Unmovable"   // Pod can't be recreated elsewhere, Message says why
 	BlockedByPDB  Kind = "PDB"         // the PodDisruptionBudget Name allows no eviction of Pod
 	Surge         Kind = "Surge"       // the Deployment Name asks to move Pod by a roll-out, Message says why that can't be made now
-	OutsideWindow Kind = "Window"      // no disruption at this time, Until
 	Paused        Kind = "Paused"      // disruption is paused, Message
 	Static        Kind = "Static"      // a static pool's node
 	NotReady      Kind = "NotReady"    // not initialized, or its Node isn't Ready
@@ -79,8 +78,6 @@ func (k *Kept) Text() string {
 		return fmt.Sprintf("the PodDisruptionBudget %s allows no eviction of pod %s", k.Name, podName(k.Pod))
 	case Surge:
 		return fmt.Sprintf("Deployment %s asks to be moved by a roll-out (annotation %s), for pod %s%s", k.Name, objects.AnnotationMove, podName(k.Pod), k.because())
-	case OutsideWindow:
-		return "no disruption is allowed at this time" + k.because()
 	case Paused:
 		return "disruption is paused" + k.because()
 	case Static:

@@ -22,8 +22,8 @@ type market struct {
 	// left is what is left of limits, capacity reservations and commitments, by the catalog's budgets.
 	left    []int64
 	settled bool // kinds may use only offers that have been available for a while
-	// covered are the offers that a commitment pays for, as indexes of offers. credit is, by budget, the part of left that nodes use which have to go:
-	// only what is bought in place of such nodes may count on it.
+	// covered are the offers that a commitment pays for, as indexes of offers. left counts commitments as if the nodes that have to go were gone: credit
+	// is, by budget, what these nodes still use of them, and only their replacements may count on it.
 	covered packing.Bits
 	credit  map[int]int64
 	bound   float64 // lower bound, in $/h, of what nodes for all pods cost; 0: unknown

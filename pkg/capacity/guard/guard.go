@@ -16,7 +16,7 @@ const (
 	mostOvertaken = 2
 	// imageMemory is how long an image stays known after a machine of it was last initialized, if the guard watches no machine of it any more.
 	imageMemory = 30 * 24 * time.Hour
-	// changesKept is how many changes are remembered, for machines that were bought before them.
+	// changesKept is how many changes are remembered, which may excuse the failures of machines that were bought before them.
 	changesKept = 200
 )
 
@@ -68,14 +68,13 @@ type Notice struct {
 // NoticeKind is the kind of a notice.
 type NoticeKind string
 
-// Kinds of notices: a breaker opened; a probe of it failed and the next one is later; it closed; it ended without a successful probe; an
-// image has its first initialized node.
+// Kinds of notices.
 const (
-	Opened    NoticeKind = "Opened"
-	Paused    NoticeKind = "Paused"
-	Closed    NoticeKind = "Closed"
-	Forgotten NoticeKind = "Forgotten"
-	Known     NoticeKind = "Known"
+	Opened    NoticeKind = "Opened"    // a breaker opened
+	Paused    NoticeKind = "Paused"    // its probe failed, and the next one is later
+	Closed    NoticeKind = "Closed"    // its probe succeeded
+	Forgotten NoticeKind = "Forgotten" // it ended without a successful probe
+	Known     NoticeKind = "Known"     // an image has its first initialized node
 )
 
 // New returns an empty guard.

@@ -62,7 +62,7 @@ func (l *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(n
 			return p.state, l.awakenLater(p, now)
 		case l.fallsBehind(p.slot, by, now):
 			if p.state == Open {
-				return p.state, l.awakenLater(p, now) // another pod of its class waits in its place
+				return p.state, l.awakenLater(p, now) // another pod of its class was closed instead
 			}
 			return p.state, p.why
 		default:

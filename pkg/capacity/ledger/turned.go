@@ -12,9 +12,9 @@ import (
 // TurnAway remembers a pod that Ledger.Object kept off the node; no scheduler event would requeue it, so the ledger does:
 //
 //   - A pod of a DaemonSet is requeued whenever the node has changed: nothing is planned for it.
-//   - A pod that was rejected for anti-affinity to pods planned here, or that can't be planned for, is requeued when the node leaves the
+//   - A pod that was rejected for anti-affinity to pods planned here, or that the ledger doesn't know, is requeued when the node leaves the
 //     ledger: from then on the scheduler's own filter says whether pods that are there reject it, and which event would change that.
-//   - A pod that can't be planned for is requeued before that, too: when a reservation is released and when the node is initialized.
+//   - A pod that the ledger doesn't know is requeued before that, too: when a reservation is released and when the node is initialized.
 func (l *Ledger) TurnAway(name string, ref capacity.PodRef, daemon bool) {
 	n, ok := l.byName[name]
 	if !ok {

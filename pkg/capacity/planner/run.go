@@ -34,7 +34,7 @@ type run struct {
 	// Learned in earlier attempts.
 	excluded   map[string]bool // gangs that are left out
 	byPriority bool            // nodes are bought for pods of one priority after the other, because limits don't suffice for all
-	// narrowed: balance has narrowed nodes to zones. lopsided: it narrows none any more, because placements had to be taken back.
+	// narrowed: balance (even zones) has narrowed nodes to zones. lopsided: balance narrows none any more, because placements had to be taken back.
 	narrowed, lopsided bool
 
 	// Decided in this attempt.
