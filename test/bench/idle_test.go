@@ -20,10 +20,10 @@ const (
 	idlePods   = 2000 // measured ones
 	idleWarmUp = 500  // ones before them, while watches catch up
 	idleTail   = 100  // ones after them
-	idleTurns  = 4    // of each
 )
 
 var (
+	idleTurns    = flag.Int("idle.pairs", 4, "pairs of turns, with and without plugins, of BenchmarkIdle")
 	hopelessPods = flag.Int("hopeless.pods", 10_000, "pods of BenchmarkHopeless that no node and no machine can host")
 	profiles     = flag.String("profiles", "", "folder for CPU profiles of the schedulers that BenchmarkIdle and BenchmarkHopeless compare")
 )
@@ -33,10 +33,10 @@ var (
 // API server, after one turn that doesn't count: A/B, B/A, A/B, B/A, because later turns tend to be slower. The scheduler has started
 // and become idle, and is frozen while the pods are created, so that it finds all of them waiting. with-pods/s and without-pods/s are
 // medians, ratio is the median of the pairs' ratios (below one: Dovetail is slower), cpu-ratio that of the CPU time the scheduler
-// processes used (above one: Dovetail uses more).
+// processes used (above one: Dovetail uses more), between whose low and high it is with a probability of 95 %.
 func BenchmarkIdle(b *testing.B) {
 	for b.Loop() {
-		compare(b, idleTurns, 0)
+		compare(b, *idleTurns, 0)
 	}
 }
 
@@ -84,9 +84,10 @@ func compare(b *testing.B, turnsOfEach, hopeless int) {
 	for i := range with {
 		b.Logf("turn %d: with %v (CPU %v), without %v (CPU %v)", i, with[i], cpuWith[i], without[i], cpuWithout[i])
 	}
+	low, high := interval(cpuWith.ratios(cpuWithout))
 	report(b, map[string]float64{
 		"with-pods/s": idlePods / with.seconds(), "without-pods/s": idlePods / without.seconds(),
-		"ratio": without.to(with), "cpu-ratio": cpuWith.to(cpuWithout),
+		"ratio": without.to(with), "cpu-ratio": cpuWith.to(cpuWithout), "cpu-ratio-low": low, "cpu-ratio-high": high,
 	})
 }
 

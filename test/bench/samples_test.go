@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -20,12 +21,22 @@ func (s samples) quantile(q float64) time.Duration {
 
 // to returns the ratio to samples that were taken in turns with these: the median of the pairs' ratios, so that what slows the machine
 // down for a while affects both sides of a pair.
-func (s samples) to(o samples) float64 {
+func (s samples) to(o samples) float64 { return median(s.ratios(o)) }
+
+func (s samples) ratios(o samples) []float64 {
 	ratios := make([]float64, len(s))
 	for i := range s {
 		ratios[i] = float64(s[i]) / float64(o[i])
 	}
-	return median(ratios)
+	return ratios
+}
+
+// interval returns two of the values, between which the true median is with a probability of 95 % (the binomial
+// distribution by its normal approximation).
+func interval(values []float64) (low, high float64) {
+	sorted, n := slices.Sorted(slices.Values(values)), float64(len(values))
+	half := 1.96 * math.Sqrt(n) / 2
+	return sorted[max(0, int(math.Floor(n/2-half))-1)], sorted[min(len(sorted)-1, int(math.Ceil(n/2+half)))]
 }
 
 // undisturbed returns the time of samples that nothing else on the machine has disturbed: the fastest tenth.
@@ -57,6 +68,19 @@ func report(b *testing.B, metrics map[string]float64) {
 	b.ReportMetric(0, "ns/op")
 	for unit, v := range metrics {
 		b.ReportMetric(v, unit)
+	}
+}
+
+func TestInterval(t *testing.T) {
+	var values []float64
+	for i := range 50 {
+		values = append(values, float64(50-i))
+	}
+	if low, high := interval(values); low != 18 || high != 33 { // the ranks in tables of the binomial distribution
+		t.Errorf("the interval is %v to %v, want 18 to 33", low, high)
+	}
+	if low, high := interval([]float64{2, 1}); low != 1 || high != 2 {
+		t.Errorf("the interval is %v to %v, want both values", low, high)
 	}
 }
 
