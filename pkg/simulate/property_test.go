@@ -11,7 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
@@ -23,12 +26,19 @@ import (
 // Filter run from scratch on everything accepted so far.
 func TestVerifyAgreesWithFreshFilters(t *testing.T) {
 	const worlds = 1000
-	c := newCluster(t, sharedObjects())
+	nominated := &nominated{}
+	c := newCluster(t, sharedObjects(), func(cfg *clusterConfig) {
+		cfg.before = func(s *scheduler.Scheduler) {
+			nominated.SchedulingQueue = s.SchedulingQueue
+			s.SchedulingQueue = nominated
+		}
+	})
 	accepted, plugins := 0, map[string]int{}
 	for seed := range uint64(worlds) {
 		g := newGenerator(seed)
 		c.load(g.nodes, g.pods)
 		trial := g.trial()
+		nominated.pods = g.nominate(trial)
 		want := c.replay(g, trial)
 		for run := range 2 { // the first run must leave nothing behind
 			got := c.verify(trial)
@@ -53,6 +63,14 @@ func TestVerifyAgreesWithFreshFilters(t *testing.T) {
 		t.Errorf("only %d steps were accepted in %d worlds", accepted, worlds)
 	}
 }
+
+// nominated is a queue with pods for which preemption has freed capacity, by node.
+type nominated struct {
+	queue.SchedulingQueue
+	pods map[string][]fwk.PodInfo
+}
+
+func (n *nominated) NominatedPodsForNode(node string) []fwk.PodInfo { return n.pods[node] }
 
 // replay checks each step with a new PreFilter and Filter, on a snapshot built from scratch.
 func (c *cluster) replay(g *generator, trial capacity.Trial) []string {
@@ -260,6 +278,20 @@ func (g *generator) target(trial capacity.Trial) string {
 		return g.nodes[n].Name
 	}
 	return trial.Nodes[n-len(g.nodes)].Node.Name
+}
+
+// nominate returns pods that are nominated for nodes, in a third of the worlds.
+func (g *generator) nominate(trial capacity.Trial) map[string][]fwk.PodInfo {
+	if g.seed%3 != 0 {
+		return nil
+	}
+	out := map[string][]fwk.PodInfo{}
+	for range 1 + g.IntN(3) {
+		node := g.target(trial)
+		info, _ := framework.NewPodInfo(g.pod(g.IntN(6)))
+		out[node] = append(out[node], info)
+	}
+	return out
 }
 
 // sharedObjects returns the objects that all random clusters have.

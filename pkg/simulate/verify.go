@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
@@ -118,29 +117,9 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 			return &verdict{reason: "what the pod's resourceclaims ask for isn't known"}, nil
 		}
 	}
-	c, err := t.class(ctx, step)
-	if err != nil {
-		return nil, err
-	}
-	if c.refused != nil {
-		return c.refused, nil
-	}
-	if c.nodes != nil && !c.nodes.Has(step.Node) {
-		return &c.outside, nil
-	}
-	status := t.filter(ctx, c, step.Pod, node)
-	if c.cautious && !status.IsSuccess() && status.Plugin() == names.PodTopologySpread {
-		if c, err = t.preFilterAll(ctx, step.Pod); err != nil {
-			return nil, err
-		}
-		t.classes[t.world.keyOf(step)] = c
-		status = t.filter(ctx, c, step.Pod, node)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if !status.IsSuccess() {
-		return verdictOf(status), nil
+	c, refused, err := t.filter(ctx, step, node)
+	if err != nil || refused != nil {
+		return refused, err
 	}
 	if t.alone {
 		return nil, nil
@@ -157,12 +136,46 @@ func (t *trial) try(ctx context.Context, step capacity.Step) (*verdict, error) {
 	return nil, nil
 }
 
-// filter asks the filters about a pod of the class. As in a scheduling cycle, capacity that preemption has freed for a nominated pod is not given
-// to others.
-func (t *trial) filter(ctx context.Context, c *class, pod *corev1.Pod, node *framework.NodeInfo) *fwk.Status {
-	t.world.trying = t.coming[node.Node().Name]
+// filter asks the filters about one step. As in a scheduling cycle, capacity that preemption has freed for a nominated pod is not given to others.
+func (t *trial) filter(ctx context.Context, step capacity.Step, node *framework.NodeInfo) (*class, *verdict, error) {
+	if by := t.world.of(step.Pod); len(by.framework.NominatedPodsForNode(step.Node)) > 0 {
+		// The framework itself adds these pods to the class's state, which is right only for what PreFilter has just found on all nodes.
+		c, err := t.preFilterAll(ctx, step.Pod)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, t.ask(ctx, c, step.Pod, node), ctx.Err()
+	}
+	c, err := t.class(ctx, step)
+	if err != nil {
+		return nil, nil, err
+	}
+	refused := t.ask(ctx, c, step.Pod, node)
+	if refused != nil && c.cautious && refused.plugin == names.PodTopologySpread {
+		if c, err = t.preFilterAll(ctx, step.Pod); err != nil {
+			return nil, nil, err
+		}
+		t.classes[t.world.keyOf(step)] = c
+		refused = t.ask(ctx, c, step.Pod, node)
+	}
+	return c, refused, ctx.Err()
+}
+
+// ask returns the filters' answer to a pod of the class; nil: they accept it.
+func (t *trial) ask(ctx context.Context, c *class, pod *corev1.Pod, node *framework.NodeInfo) *verdict {
+	name := node.Node().Name
+	if c.refused != nil {
+		return c.refused
+	}
+	if c.nodes != nil && !c.nodes.Has(name) {
+		return &c.outside
+	}
+	t.world.trying = t.coming[name]
 	defer func() { t.world.trying = nil }()
-	return c.by.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, pod, node)
+	if status := c.by.framework.RunFilterPluginsWithNominatedPods(ctx, c.state, pod, node); !status.IsSuccess() {
+		return verdictOf(status)
+	}
+	return nil
 }
 
 // class returns the up-to-date class of a step.
