@@ -280,7 +280,7 @@ func TestBuffersAreAwaited(t *testing.T) {
 	w.clock.Step(time.Hour)
 	w.sync()
 	for _, watched := range []time.Duration{buffersUnknown - time.Second, buffersUnknown} {
-		if _, err := w.c.passes.run(t.Context(), w.clock.Now().Add(-watched)); err != nil {
+		if _, _, err := w.c.passes.run(t.Context(), w.clock.Now().Add(-watched)); err != nil {
 			t.Fatal(err)
 		}
 		if ended := len(w.deleted) > 0; ended != (watched == buffersUnknown) {

@@ -139,7 +139,7 @@ func TestAPodArrivesAtTheLastMoment(t *testing.T) {
 		w.sync()
 		for range 2 {
 			// What the informers show may be as old as the beginning of the pass.
-			if _, err := w.c.passes.run(t.Context(), time.Time{}); err != nil {
+			if _, _, err := w.c.passes.run(t.Context(), time.Time{}); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			pod.walk(r.IntN(3))

@@ -79,16 +79,17 @@ func newPasses(cfg *Config, pods cache.Indexer, surges *surge.Requests) passes {
 //  9. Find the drifted nodes of static pools whose place a spare node takes.
 //  10. Empty used nodes for whose pods capacity is reserved elsewhere, and ask which ones to empty next.
 //
-// It returns when to make the next pass. watched is when this process began to watch pod events.
-func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, error) {
+// It returns when to make the next pass, and for how long none may be made. watched is when this process began to watch pod events.
+func (p *passes) run(ctx context.Context, watched time.Time) (next, rest time.Duration, err error) {
 	if err := p.hold(); err != nil {
 		klog.FromContext(ctx).V(4).Info("Paused", "reason", err.Error())
-		return pollEvery, nil
+		return pollEvery, 0, nil
 	}
 	s, err := p.read(ctx, watched)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	rest = min(time.Duration(len(s.candidates))*restPerNode, pollEvery)
 	p.terminations.prune(s)
 	errs := p.cordons.clearStale(ctx, s, func(m *candidate) bool {
 		return p.terminations.deleted[m.uid()] || p.replacements.begun[m.uid()] != nil || p.consolidations.moves.has(m.uid())
@@ -96,7 +97,7 @@ func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, err
 	p.unhealthy.observe(s, p.clock.Now())
 	errs = append(errs, p.rollOuts.observe(ctx, s, p.clock.Now())...)
 	errs = append(errs, p.consolidations.collect(ctx, s)...)
-	next, failed := p.replacements.pass(ctx, s)
+	due, failed := p.replacements.pass(ctx, s)
 	errs = append(errs, failed...)
 	soon, failed := p.removals.pass(ctx, s)
 	errs = append(errs, failed...)
@@ -104,9 +105,9 @@ func (p *passes) run(ctx context.Context, watched time.Time) (time.Duration, err
 	moves, failed := p.consolidations.pass(ctx, s)
 	errs = append(errs, failed...)
 	if err := utilerrors.NewAggregate(errs); err != nil {
-		return 0, err
+		return 0, rest, err
 	}
-	return earliest(next, soon, moves, p.terminations.brake.Wait(p.clock.Now())), nil
+	return earliest(due, soon, moves, p.terminations.brake.Wait(p.clock.Now())), rest, nil
 }
 
 // read reads pools and claims and finds each claim's Node.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 )
 
 // Run terminates what has been due since it began to watch, survives a panic, and leaves nothing behind.
@@ -55,5 +57,66 @@ func TestRun(t *testing.T) {
 	}
 	w.c.Changed()
 	stopInforming()
+	w.factory.Shutdown()
+}
+
+// many lists a number of NodeClaims about which nothing is known.
+type many struct {
+	client.Reader
+	number int
+}
+
+func (m many) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if claims, ok := list.(*karpv1.NodeClaimList); ok {
+		claims.Items = make([]karpv1.NodeClaim, m.number)
+		return nil
+	}
+	return m.Reader.List(ctx, list, opts...)
+}
+
+// Where pods end all the time, one pass over thousands of nodes doesn't follow the other.
+func TestPassesOverManyNodesAreFartherApart(t *testing.T) {
+	w := newWorld(t, pool())
+	for _, tt := range []struct {
+		nodes int
+		want  time.Duration
+	}{{0, 0}, {4000, 2 * time.Second}, {100_000, pollEvery}} {
+		w.c.passes.claims = many{w.claims, tt.nodes}
+		if _, rest, err := w.c.passes.run(t.Context(), time.Time{}); err != nil || rest != tt.want {
+			t.Errorf("after a pass over %d nodes none is made for %v, want %v (%v)", tt.nodes, rest, tt.want, err)
+		}
+	}
+
+	w.c.passes.claims = many{w.claims, 6000}
+	passes := make(chan time.Time)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.c.passes.hold = func() error {
+		select {
+		case passes <- w.clock.Now():
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	w.factory.Start(ctx.Done())
+	w.factory.WaitForCacheSync(ctx.Done())
+	done := make(chan error, 1)
+	go func() { done <- w.c.Run(ctx) }()
+	var last time.Time
+	for made := 0; made < 4; {
+		select {
+		case at := <-passes:
+			if made++; made > 1 && at.Sub(last) < 3*time.Second {
+				t.Errorf("a pass over 6,000 nodes was made %v after the last one", at.Sub(last))
+			}
+			last = at
+		case <-time.After(time.Millisecond):
+			w.c.Changed()
+			w.clock.Step(100 * time.Millisecond)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 	w.factory.Shutdown()
 }

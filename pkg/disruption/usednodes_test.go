@@ -243,7 +243,7 @@ func TestPodDisruptionBudgetsThatChange(t *testing.T) {
 		}, false},
 	} {
 		step.change()
-		if _, err := w.c.passes.run(t.Context(), time.Time{}); err != nil {
+		if _, _, err := w.c.passes.run(t.Context(), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		w.clock.Step(askEvery)
@@ -387,7 +387,7 @@ func TestClassesAreRemembered(t *testing.T) {
 	rules.Successor = func(p *corev1.Pod) (*capacity.Class, error) { calls[p.Name]++; return successor(p) }
 	w.sync()
 	for range 12 {
-		if _, err := w.c.passes.run(t.Context(), time.Time{}); err != nil {
+		if _, _, err := w.c.passes.run(t.Context(), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		p.result = &consolidation.Result{}

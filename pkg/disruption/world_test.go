@@ -285,7 +285,8 @@ func (w *world) sync() {
 func (w *world) pass() (time.Duration, error) {
 	w.t.Helper()
 	w.sync()
-	return w.c.passes.run(w.t.Context(), time.Time{})
+	next, _, err := w.c.passes.run(w.t.Context(), time.Time{})
+	return next, err
 }
 
 func (w *world) mustPass() time.Duration {

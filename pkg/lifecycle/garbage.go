@@ -24,6 +24,7 @@ const (
 	garbageFirst = 10 * time.Second // between the first garbageRuns runs
 	garbageRuns  = 20
 	garbageEvery = 2 * time.Minute
+	garbageRest  = 2 * time.Millisecond // for each instance: to list all of thousands costs seconds of CPU time
 )
 
 // garbage collects what no claim owns: instances, and Nodes without claim and instance. Only the worker that handles the queue's zero key uses it.
@@ -38,21 +39,20 @@ type garbage struct {
 	brake        *brake.Brake
 	queue        *queue
 	clock        clock.PassiveClock
-	runs         int
+	runs, listed int // how often it was collected, and instances then
 }
 
 // collect terminates instances that no claim owns, deletes Nodes without claim and instance, and enqueues claims whose instance isn't
 // listed any more or has left its capacity reservation. It returns when to collect next; an error doesn't change that.
 func (g *garbage) collect(ctx context.Context) (time.Duration, error) {
 	g.runs++
-	next := garbageEvery
-	if g.runs <= garbageRuns {
-		next = garbageFirst
-	}
 	if err := g.collectOnce(ctx); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Garbage collection failed, will retry")
 	}
-	return next, nil
+	if g.runs > garbageRuns {
+		return garbageEvery, nil
+	}
+	return min(max(garbageFirst, time.Duration(g.listed)*garbageRest), garbageEvery), nil
 }
 
 func (g *garbage) collectOnce(ctx context.Context) error {
@@ -60,6 +60,7 @@ func (g *garbage) collectOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	g.listed = len(instances)
 	var cached karpv1.NodeClaimList
 	if err := g.claims.List(ctx, &cached); err != nil {
 		return fmt.Errorf("listing NodeClaims: %w", err)
@@ -74,7 +75,6 @@ func (g *garbage) collectOnce(ctx context.Context) error {
 			g.queue.add(key{claim: claim.Name}) // liveness checks it, if its node isn't Ready
 		}
 	}
-
 	if err := g.reservations.find(ctx, instances, claims); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not relabel nodes whose capacity reservation has ended as on-demand, will retry")
 	}

@@ -457,6 +457,15 @@ func TestCollection(t *testing.T) {
 			}
 		}
 	})
+	t.Run("seldom where there are thousands of instances", func(t *testing.T) {
+		w := newWorld(t)
+		for i := range 6000 {
+			w.cloud.launch(fmt.Sprintf("i-%d", i), "booting")
+		}
+		if got, err := w.c.reconcile(w.ctx, key{}); err != nil || got != 12*time.Second {
+			t.Errorf("next after %s (%v), want 12s", got, err)
+		}
+	})
 }
 
 // blind is a cache that has seen no claim.
