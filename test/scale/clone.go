@@ -44,7 +44,7 @@ type model struct {
 
 // launchModels lets a scheduler launch a node in each zone, and reads them when they are in service. It notes the heap then.
 func (s *system) launchModels(ctx context.Context, w *weights) error {
-	scheduler, err := s.schedule(ctx, false)
+	scheduler, err := s.schedule(ctx, process{})
 	if err != nil {
 		return err
 	}

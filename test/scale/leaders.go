@@ -29,12 +29,12 @@ func (s *system) changeLeaders(ctx context.Context, p *part) (out []leaderChange
 	if err != nil {
 		return nil, err
 	}
-	leader, err := s.schedule(ctx, true)
+	leader, err := s.schedule(ctx, process{rival: true})
 	if err != nil {
 		return nil, err
 	}
 	for _, how := range []string{"stopped", "killed"} {
-		standby, err := s.schedule(ctx, true)
+		standby, err := s.schedule(ctx, process{rival: true})
 		if err != nil {
 			return out, err
 		}

@@ -97,11 +97,14 @@ func (p *part) run(ctx context.Context, dir string, set *settings) error {
 		if err != nil {
 			return fmt.Errorf("%d nodes: %w", nodes, err)
 		}
-		if i == 0 {
-			p.weights.weighPods(at)
-		}
 		if err := s.end(ctx, scheduler); err != nil {
 			return err
+		}
+		if i == 0 {
+			p.weights.weighPods(at)
+			if err := s.weighMetrics(ctx, &p.weights); err != nil {
+				return err
+			}
 		}
 	}
 	if !p.leaders {

@@ -38,10 +38,7 @@ type point struct {
 	machines int
 	// planning and verifying are of the time of the burst, evaluations of that from the scheduler's start until then.
 	planning, verifying, evaluations *scrape.Histogram
-	// metrics are how large the scheduler's metrics are, and how long it took to read them.
-	metrics    float64
-	metricsFor time.Duration
-	problems   []string
+	problems                         []string
 }
 
 func (p *point) wrong(format string, args ...any) {
@@ -62,7 +59,7 @@ func (s *system) measure(ctx context.Context, p *part, at *point) (*cluster.Sche
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := s.start(ctx, seen, at)
+	scheduler, err := s.start(ctx, process{}, seen, at)
 	if err != nil {
 		return nil, fmt.Errorf("starting a scheduler: %w", err)
 	}
@@ -88,13 +85,13 @@ func (s *system) measure(ctx context.Context, p *part, at *point) (*cluster.Sche
 }
 
 // start starts a scheduler and waits until it has bound a pod.
-func (s *system) start(ctx context.Context, seen *load.Bindings, at *point) (*cluster.SchedulerProcess, error) {
+func (s *system) start(ctx context.Context, p process, seen *load.Bindings, at *point) (*cluster.SchedulerProcess, error) {
 	_, before, _ := seen.Count(forProbe)
 	if err := s.Create(ctx, sandbox.Pods(fmt.Sprintf("probe-%d", s.runs), 1, "10m", "16Mi", labelled(forProbe))...); err != nil {
 		return nil, err
 	}
 	begun := time.Now()
-	scheduler, err := s.schedule(ctx, false)
+	scheduler, err := s.schedule(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -212,13 +209,10 @@ func (s *system) bear(ctx context.Context, scheduler *cluster.SchedulerProcess, 
 	}
 	_, later, _ := seen.Count(forLoad)
 	at.steady = seen.Between(forLoad, begun, time.Now().Add(-time.Second))
-	asked := time.Now()
-	text, err := scheduler.Get(ctx, "/metrics")
+	last, err := scrape.Look(ctx, scheduler)
 	if err != nil {
 		return nil, err
 	}
-	at.metrics, at.metricsFor = float64(len(text)), time.Since(asked)
-	last := scrape.Parse(string(text), asked)
 	at.cpu = (is.CPU - was.CPU).Seconds() / max(1, float64(later-earlier))
 	at.requests = (last.AllRequests() - first.AllRequests()) / max(1, last.Scheduled-first.Scheduled)
 	at.attempts, at.evaluations = last.Since(&first, scrape.Attempts), last.Since(&scrape.Sample{}, scrape.Evaluations)

@@ -43,8 +43,6 @@ var figures = []figure{
 	{"a look for nodes to end, mean", func(p *point) float64 { return p.evaluations.Mean() }, millis, 1},
 	{"resident in the end", func(p *point) float64 { return p.resident }, mib, 1},
 	{"resident at most", func(p *point) float64 { return p.peak }, mib, 1},
-	{"size of /metrics", func(p *point) float64 { return p.metrics }, mib, 1},
-	{"reading /metrics", func(p *point) float64 { return p.metricsFor.Seconds() }, seconds, 1},
 }
 
 // report prints all that was measured, and one line in the end.
@@ -87,7 +85,8 @@ func (p *part) print(out io.Writer) {
 		fmt.Fprintln(table)
 	}
 	_ = table.Flush() // standard output
-	fmt.Fprintf(out, "heap per node %s, per pod %s\n", kib(p.weights.perNode), kib(p.weights.perPod))
+	fmt.Fprintf(out, "heap per node %s, per pod %s; /metrics with all series %s, read in %s, at the smallest size\n", kib(p.weights.perNode), kib(p.weights.perPod),
+		mib(p.weights.metrics), seconds(p.weights.metricsFor.Seconds()))
 	for _, c := range p.changes {
 		fmt.Fprintf(out, "leader %s: first pod bound after %s, all that waited after %s; the new leader used %s of CPU time, and its memory went from %s to %s\n",
 			c.how, seconds(c.first.Seconds()), seconds(c.all.Seconds()), seconds(c.cpu.Seconds()), mib(c.standby), mib(c.leading))

@@ -87,7 +87,7 @@ func TestReport(t *testing.T) {
 		bound := []load.Binding{{Seen: begin, Bound: begin.Add(latency)}}
 		none := &scrape.Histogram{}
 		return &point{nodes: nodes, pods: 10 * nodes, started: time.Second, startCPU: time.Second, heap: memory, resident: memory, peak: memory, steady: bound, bursting: bound,
-			attempts: none, planning: none, verifying: none, evaluations: none, burst: time.Second, metrics: 1, metricsFor: time.Second}
+			attempts: none, planning: none, verifying: none, evaluations: none, burst: time.Second}
 	}
 	p := &part{name: apiServer, points: []*point{at(1000, 100<<20, 10*time.Millisecond), at(4000, 1600<<20, 10*time.Millisecond), {nodes: 8000}}, changes: []leaderChange{{how: "killed", first: 17 * time.Second}}}
 	if e := exponent(p.points[0], p.points[1], func(p *point) float64 { return p.heap }); math.Abs(e-2) > 1e-9 {

@@ -55,7 +55,7 @@ func readFlags(flags *flag.FlagSet, args []string) (*settings, error) {
 	flags.Float64Var(&s.perSec, "rate", 30, "pods created per second in the part api-server")
 	flags.Float64Var(&s.memoryPerSec, "memory-rate", 100, "those in the part memory")
 	flags.DurationVar(&s.life, "life", 30*time.Second, "how long each of these pods lives")
-	flags.DurationVar(&s.steady, "steady", 90*time.Second, "how long they are measured before the burst")
+	flags.DurationVar(&s.steady, "steady", time.Minute, "how long they are measured before the burst")
 	flags.IntVar(&s.burst, "burst", 5000, "pods of a burst")
 	flags.StringVar(&s.leaders, "leaders", apiServer, "parts at whose largest size the leader changes, separated by commas")
 	flags.StringVar(&s.binary, "binary", "", "the scheduler (default: built from this tree)")

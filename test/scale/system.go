@@ -175,14 +175,21 @@ func createNamespace(ctx context.Context, kube kubernetes.Interface, name string
 	return nil
 }
 
-// schedule starts a scheduler with the shipped configuration. One that has no rival keeps its lease, however slow this computer is.
-func (s *system) schedule(ctx context.Context, rival bool) (*cluster.SchedulerProcess, error) {
+// process says how a scheduler differs from the others.
+type process struct {
+	rival  bool // another one runs beside it: its lease is the shipped one, where the others keep theirs, however slow this computer is
+	series bool // its metrics have series for each node and pod, which take longer to read than anything else that is measured
+}
+
+// schedule starts a scheduler with the shipped configuration, but that nodes may end as fast as they can.
+func (s *system) schedule(ctx context.Context, p process) (*cluster.SchedulerProcess, error) {
 	config, err := s.ShippedConfig()
 	if err != nil {
 		return nil, err
 	}
-	config.SetProvisionArgs(map[string]any{"clusterName": s.EC2.Cluster(), "region": s.EC2.Region()})
-	if !rival {
+	config.SetProvisionArgs(map[string]any{"clusterName": s.EC2.Cluster(), "region": s.EC2.Region(), "maxTerminationsPerMinute": mostNodes,
+		"disableClusterStateObservability": !p.series})
+	if !p.rival {
 		config.LongLeases()
 	}
 	if s.contentType != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/dovetail-scheduler/dovetail/test/standalone"
 )
@@ -14,6 +15,9 @@ type weights struct {
 	few, nodes, pods float64 // heap in use, bytes
 	added            int     // nodes
 	perNode, perPod  float64
+	// metrics is the size of /metrics in bytes with series for each of the nodes and their pods, metricsFor how long it takes to read it once.
+	metrics    float64
+	metricsFor time.Duration
 }
 
 // weighNodes starts a scheduler while the nodes have no pods.
@@ -25,7 +29,7 @@ func (s *system) weighNodes(ctx context.Context, w *weights) error {
 		return err
 	}
 	at := &point{nodes: s.nodes}
-	scheduler, err := s.start(ctx, seen, at)
+	scheduler, err := s.start(ctx, process{}, seen, at)
 	if err != nil {
 		return fmt.Errorf("starting a scheduler without pods: %w", err)
 	}
@@ -35,6 +39,28 @@ func (s *system) weighNodes(ctx context.Context, w *weights) error {
 	w.nodes, w.added = at.heap, s.nodes-len(s.models)
 	w.perNode = (w.nodes - w.few) / math.Max(1, float64(w.added))
 	standalone.Say("a node takes %.1f KiB of the heap", w.perNode/1024)
+	return s.end(ctx, scheduler)
+}
+
+// weighMetrics starts a scheduler whose metrics have series for each node and pod.
+func (s *system) weighMetrics(ctx context.Context, w *weights) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	seen, err := s.watch(watching)
+	if err != nil {
+		return err
+	}
+	scheduler, err := s.start(ctx, process{series: true}, seen, &point{nodes: s.nodes})
+	if err != nil {
+		return fmt.Errorf("starting a scheduler with all metrics: %w", err)
+	}
+	asked := time.Now()
+	text, err := scheduler.Get(ctx, "/metrics")
+	if err != nil {
+		return err
+	}
+	w.metrics, w.metricsFor = float64(len(text)), time.Since(asked)
+	standalone.Say("/metrics with series for each of %d nodes and their pods has %s, and takes %s to read", s.nodes, mib(w.metrics), w.metricsFor.Round(time.Millisecond))
 	return s.end(ctx, scheduler)
 }
 
