@@ -93,8 +93,12 @@ func verdictOf(s *fwk.Status) *verdict {
 
 // preFilter creates the class's state for the present state of the trial, from the nodes near the trial's where others don't matter.
 func (t *trial) preFilter(ctx context.Context, pod *corev1.Pod) (*class, error) {
+	by := t.world.of(pod)
+	if by.allNodes {
+		return t.preFilterAll(ctx, pod)
+	}
 	nearby := t.near.of(pod)
-	if nearby == nil || t.world.of(pod).outOfTree {
+	if nearby == nil {
 		return t.preFilterAll(ctx, pod)
 	}
 	t.world.lister.SharedLister = nearby
@@ -103,7 +107,8 @@ func (t *trial) preFilter(ctx context.Context, pod *corev1.Pod) (*class, error) 
 	switch {
 	case err != nil || c.spread == nil:
 		return c, err
-	case len(pod.Spec.TopologySpreadConstraints) == 0: // the profile's default constraints
+	case len(pod.Spec.TopologySpreadConstraints) == 0: // the profile's default constraints, which compare with all domains
+		by.allNodes = true
 		return t.preFilterAll(ctx, pod)
 	}
 	c.cautious = true

@@ -64,7 +64,7 @@ func surroundingsOf(o *overlay, steps []capacity.Step) *surroundings {
 // of returns what decides about the pod on the targets; nil: that may be all nodes. For a pod with required spread constraints by host it decides
 // as long as some host has none of the counted pods (class.cautious).
 func (s *surroundings) of(pod *corev1.Pod) *near {
-	if len(pod.Spec.ResourceClaims) > 0 {
+	if len(pod.Spec.ResourceClaims) > 0 || 2*len(s.targets) > len(s.overlay.list) { // with so many targets there is nothing to gain
 		return nil
 	}
 	keys := sets.New[string]() // none: no list of nodes is read

@@ -29,7 +29,7 @@ func TestSpreadState(t *testing.T) {
 
 	tr := &trial{world: c.world, overlay: c.world.newOverlay(nil), infos: map[classKey]*framework.PodInfo{}}
 	c.world.lister.SharedLister = tr.overlay
-	kept, err := tr.preFilter(c.ctx, web)
+	kept, err := tr.preFilterAll(c.ctx, web)
 	if err != nil || kept.spread == nil {
 		t.Fatalf("PreFilter: %v, spread %v", err, kept.spread)
 	}
@@ -42,7 +42,7 @@ func TestSpreadState(t *testing.T) {
 		if ok, err := tr.catchUp(c.ctx, kept); !ok || err != nil {
 			t.Fatalf("catchUp: %v, %v", ok, err)
 		}
-		fresh, err := tr.preFilter(c.ctx, web)
+		fresh, err := tr.preFilterAll(c.ctx, web)
 		if err != nil {
 			t.Fatalf("PreFilter: %v", err)
 		}

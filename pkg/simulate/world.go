@@ -86,7 +86,7 @@ type filters struct {
 	extended, recalled sets.Set[string]
 	counting           []fwk.ReservePlugin // out-of-tree plugins that filter and have a Reserve (function counting)
 	devices            allocating          // nil: the profile has no such plugin
-	outOfTree          bool                // a plugin isn't kube-scheduler's own, and may read anything
+	allNodes           bool                // PreFilter is to see all nodes: a plugin isn't kube-scheduler's own, or the profile has default spread constraints
 	// pods is what the counting plugins' informers know.
 	pods corelisters.PodLister
 }
@@ -169,7 +169,7 @@ func (w *World) filters(ctx context.Context, cfg Config, of Also) (*filters, err
 	}
 	out.pods = running.SharedInformerFactory().Core().V1().Pods().Lister()
 	for _, p := range slices.Concat(profile.Plugins.PreFilter.Enabled, profile.Plugins.Filter.Enabled) {
-		out.outOfTree = out.outOfTree || !inTree.Has(p.Name)
+		out.allNodes = out.allNodes || !inTree.Has(p.Name)
 	}
 	for _, p := range profile.Plugins.PreFilter.Enabled {
 		switch {
