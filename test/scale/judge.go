@@ -3,18 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/load"
 )
 
-// tail is how long pods may wait that have come last. All of them fit on nodes that are there.
-const tail = 2 * time.Minute
-
 // judge notes pods of the load that are not bound in the end. Those of the burst are bound, or the measurement would have failed.
 func (s *system) judge(ctx context.Context, scheduler *cluster.SchedulerProcess, seen *load.Bindings, at *point, created int) {
-	ctx, cancel := context.WithTimeout(ctx, tail)
+	ctx, cancel := context.WithTimeout(ctx, s.set.patience) // on a slow computer many pods of the load wait behind the burst
 	defer cancel()
 	_, err := seen.Until(ctx, forLoad, created, func() error { return s.failed(scheduler) })
 	_, bound, lost := seen.Count(forLoad)
