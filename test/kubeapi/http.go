@@ -61,11 +61,7 @@ func (s *Server) serve(call *Call) (*http.Response, error) {
 		return s.watch(t, call, match)
 	case "list":
 		items := []*object{}
-		for _, o := range t.sorted() {
-			if match.matches(o) {
-				items = append(items, o)
-			}
-		}
+		items = append(items, t.matching(match)...)
 		return reply(http.StatusOK, map[string]any{
 			"kind": call.kind.Kind + "List", "apiVersion": call.kind.GroupVersion().String(),
 			"metadata": map[string]any{"resourceVersion": strconv.FormatUint(s.revision, 10)}, "items": items,
@@ -84,11 +80,9 @@ func (s *Server) serve(call *Call) (*http.Response, error) {
 		}
 		return reply(http.StatusCreated, made)
 	case "deletecollection":
-		for _, o := range t.sorted() {
-			if match.matches(o) {
-				if _, err := s.remove(t, o, &metav1.DeleteOptions{}); err != nil {
-					return nil, err
-				}
+		for _, o := range t.matching(match) {
+			if _, err := s.remove(t, o, &metav1.DeleteOptions{}); err != nil {
+				return nil, err
 			}
 		}
 		return reply(http.StatusOK, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})

@@ -2,6 +2,7 @@ package kubeapi
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,8 +41,11 @@ type Server struct {
 type table struct {
 	resource schema.GroupResource
 	objects  map[string]*object // by namespace/name
-	events   []event            // in order
-	expired  uint64             // events up to this version have been dropped
+	// onNode are those with the name of a Node in spec.nodeName, by that name: as in kube-apiserver, the pods of one Node are found without a look at
+	// all pods.
+	onNode   map[string]map[string]*object
+	events   []event // in order
+	expired  uint64  // events up to this version have been dropped
 	watchers map[*watcher]bool
 }
 
@@ -61,7 +65,7 @@ func New(scheme *runtime.Scheme, c clock.Clock) *Server {
 func (s *Server) table(r schema.GroupResource) *table {
 	t := s.tables[r]
 	if t == nil {
-		t = &table{resource: r, objects: map[string]*object{}, watchers: map[*watcher]bool{}}
+		t = &table{resource: r, objects: map[string]*object{}, onNode: map[string]map[string]*object{}, watchers: map[*watcher]bool{}}
 		s.tables[r] = t
 	}
 	return t
@@ -83,11 +87,11 @@ func (s *Server) commit(t *table, before, after *object) *object {
 	version := strconv.FormatUint(s.revision, 10)
 	if after != nil {
 		after.SetResourceVersion(version)
-		t.objects[key(after.GetNamespace(), after.GetName())] = after
+		t.put(before, after)
 	} else {
 		before = before.DeepCopy()
 		before.SetResourceVersion(version)
-		delete(t.objects, key(before.GetNamespace(), before.GetName()))
+		t.drop(before)
 	}
 	e := event{s.revision, before, after, new([]byte)}
 	t.events = append(t.events, e)
@@ -250,15 +254,50 @@ func (s *Server) remove(t *table, current *object, o *metav1.DeleteOptions) (*ob
 	return s.commit(t, next, nil), nil
 }
 
-func (t *table) sorted() []*object {
-	names := make([]string, 0, len(t.objects))
-	for name := range t.objects {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	out := make([]*object, 0, len(names))
-	for _, name := range names {
-		out = append(out, t.objects[name])
+func (t *table) sorted() []*object { return sorted(t.objects) }
+
+func sorted(objects map[string]*object) []*object {
+	out := make([]*object, 0, len(objects))
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		out = append(out, objects[name])
 	}
 	return out
+}
+
+// matching returns the objects that the selector selects, in the order of their names.
+func (t *table) matching(s selector) []*object {
+	objects := t.objects
+	if node, ok := s.fields.RequiresExactMatch("spec.nodeName"); ok && node != "" {
+		objects = t.onNode[node]
+	}
+	return slices.DeleteFunc(sorted(objects), func(o *object) bool { return !s.matches(o) })
+}
+
+// put stores an object in place of its state before; nil: it is new.
+func (t *table) put(before, after *object) {
+	if before != nil {
+		t.drop(before)
+	}
+	name := key(after.GetNamespace(), after.GetName())
+	t.objects[name] = after
+	if node := nodeOf(after); node != "" {
+		if t.onNode[node] == nil {
+			t.onNode[node] = map[string]*object{}
+		}
+		t.onNode[node][name] = after
+	}
+}
+
+func (t *table) drop(o *object) {
+	name, node := key(o.GetNamespace(), o.GetName()), nodeOf(o)
+	delete(t.objects, name)
+	delete(t.onNode[node], name)
+	if len(t.onNode[node]) == 0 {
+		delete(t.onNode, node)
+	}
+}
+
+func nodeOf(o *object) string {
+	node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+	return node
 }

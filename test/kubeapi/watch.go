@@ -166,10 +166,8 @@ func (s *Server) watch(t *table, call *Call, match selector) (*http.Response, er
 	w := newWatcher(t, match, call.lag, s.clock.Now)
 	switch {
 	case o.SendInitialEvents != nil && *o.SendInitialEvents, o.ResourceVersion == "" || o.ResourceVersion == "0":
-		for _, obj := range t.sorted() {
-			if match.matches(obj) {
-				w.push(watch.Added, obj)
-			}
+		for _, obj := range t.matching(match) {
+			w.push(watch.Added, obj)
 		}
 		if o.SendInitialEvents != nil && *o.SendInitialEvents {
 			w.push(watch.Bookmark, map[string]any{
