@@ -13,18 +13,18 @@ type Kind string
 
 // Kinds that callers put in Candidate.Blocked. The words Pod, Name, Message and Until are the fields of Kept that they set.
 const (
-	Protected     Kind = "Protected"   // do-not-disrupt or its older names, on the node or on Pod
-	NotQuiet      Kind = "NotQuiet"    // consolidateAfter isn't over, Until
-	Unmovable     Kind = "Unmovable"   // Pod can't be recreated elsewhere, Message says why
-	BlockedByPDB  Kind = "PDB"         // the PodDisruptionBudget Name allows no eviction of Pod
-	Surge         Kind = "Surge"       // the Deployment Name asks to move Pod by a roll-out, Message says why that can't be made now
-	Paused        Kind = "Paused"      // disruption is paused, Message
-	Static        Kind = "Static"      // a static pool's node
-	NotReady      Kind = "NotReady"    // not initialized, or its Node isn't Ready
-	NotRepaired   Kind = "NotRepaired" // unhealthy, and tolerated or not repaired, Message
-	Disrupting    Kind = "Disrupting"  // it is part of a move that has begun
-	Disabled      Kind = "Disabled"    // the pool has consolidation disabled (consolidateAfter: Never), or has no policy
-	OtherReason   Kind = "OtherReason" // anything else, Message
+	Protected    Kind = "Protected"   // do-not-disrupt or its older names, on the node or on Pod
+	NotQuiet     Kind = "NotQuiet"    // consolidateAfter isn't over, Until
+	Unmovable    Kind = "Unmovable"   // Pod can't be recreated elsewhere, Message says why
+	BlockedByPDB Kind = "PDB"         // the PodDisruptionBudget Name allows no eviction of Pod
+	Surge        Kind = "Surge"       // the Deployment Name asks to move Pod by a roll-out, Message says why that can't be made now
+	Paused       Kind = "Paused"      // disruption is paused, Message
+	Static       Kind = "Static"      // a static pool's node
+	NotReady     Kind = "NotReady"    // not initialized, or its Node isn't Ready
+	NotRepaired  Kind = "NotRepaired" // unhealthy, and tolerated or not repaired, Message
+	Disrupting   Kind = "Disrupting"  // it is part of a move that has begun
+	Disabled     Kind = "Disabled"    // the pool has consolidation disabled (consolidateAfter: Never), or has no policy
+	OtherReason  Kind = "OtherReason" // anything else, Message
 )
 
 // Kinds that Propose finds. Capitalized words are the fields of Kept that it sets.
