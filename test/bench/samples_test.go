@@ -39,6 +39,14 @@ func interval(values []float64) (low, high float64) {
 	return sorted[max(0, int(math.Floor(n/2-half))-1)], sorted[min(len(sorted)-1, int(math.Ceil(n/2+half)))]
 }
 
+func (s samples) mean() time.Duration {
+	var sum time.Duration
+	for _, d := range s {
+		sum += d
+	}
+	return sum / time.Duration(max(1, len(s)))
+}
+
 // undisturbed returns the time of samples that nothing else on the machine has disturbed: the fastest tenth.
 func (s samples) undisturbed() float64 { return float64(s.quantile(0.1)) }
 
