@@ -47,8 +47,8 @@ func nodeSeen(nc *karpv1.NodeClaim, node *corev1.Node, kind *cloudprovider.NodeC
 	return s
 }
 
-// observe returns a func that reports registered nodes to the provider.
-func observe(p cloudprovider.Provider, kind *cloudprovider.NodeClassKind) func(*karpv1.NodeClaim, *corev1.Node) {
+// registered returns a func that reports registered nodes to the provider.
+func registered(p cloudprovider.Provider, kind *cloudprovider.NodeClassKind) func(*karpv1.NodeClaim, *corev1.Node) {
 	return func(nc *karpv1.NodeClaim, node *corev1.Node) { p.ObserveNode(nodeSeen(nc, node, kind)) }
 }
 

@@ -165,7 +165,7 @@ func (d *dovetail) endings(cc *schedulerserverconfig.CompletedConfig, profiles [
 	perMinute := brake.New(*args.MaxTerminationsPerMinute)
 	p.life, err = lifecycle.New(lifecycle.Config{
 		Kube: p.client, Informers: cc.InformerFactory, Claims: p.store.Client(), Live: p.store.Live(), Cloud: p.provider, NodeClass: d.cloud.nodeClass.Label(), Kind: &d.cloud.nodeClass,
-		NodeFor: nodeOfClaim(d.cloud.nodeClass.GroupKind()), Registering: p.launch.Nodes.ClaimNamed, Registered: observe(p.provider, &d.cloud.nodeClass), NotRegistered: notJoined(p.provider, p.store),
+		NodeFor: nodeOfClaim(d.cloud.nodeClass.GroupKind()), Registering: p.launch.Nodes.ClaimNamed, Registered: registered(p.provider, &d.cloud.nodeClass), NotRegistered: notJoined(p.provider, p.store),
 		ExpectedTaints: p.store.ExpectedTaints, RegistrationTimeout: args.RegistrationTimeout.Duration, Brake: perMinute, Recorder: p.store.Recorder(), Clock: d.clock,
 		Hold: p.external.Hold, Close: p.launch.Nodes.Close, StartupTimeout: args.InitializationTimeout.Duration, Awaited: d.reservations.Awaited,
 		GivingUp: func(claim, why string, fault *guard.Fault) {

@@ -92,11 +92,12 @@ const retryMost = 30 * time.Second
 // Controller makes the passes of the package comment.
 type Controller struct {
 	*interruptions.Recorder
-	passes passes          // only the goroutine of Run makes them
-	surges *surge.Requests // nil: without Consolidation
-	pods   cache.SharedIndexInformer
-	clock  clock.WithTicker
-	queue  atomic.Pointer[workqueue.TypedRateLimitingInterface[struct{}]]
+	passes   passes          // only the goroutine of Run makes them
+	surges   *surge.Requests // nil: without Consolidation
+	pods     cache.SharedIndexInformer
+	podsSeen cache.ResourceEventHandlerRegistration
+	clock    clock.WithTicker
+	queue    atomic.Pointer[workqueue.TypedRateLimitingInterface[struct{}]]
 }
 
 // New builds a Controller. It starts nothing and makes no calls.
@@ -116,6 +117,10 @@ func New(cfg Config) (*Controller, error) {
 	if err := pods.Index(c.pods); err != nil {
 		return nil, err
 	}
+	var err error
+	if c.podsSeen, err = c.pods.AddEventHandler(observe.Changes(c.podChanged)); err != nil {
+		return nil, fmt.Errorf("watching Pods: %w", err)
+	}
 	c.Recorder = interruptions.New(interruptions.Config{Claims: cfg.Claims, Recorder: cfg.Recorder, Clock: cfg.Clock, LeadMost: leadMost, Lost: cfg.Lost, Leaving: cfg.Leaving, Changed: c.Changed})
 	c.passes = newPasses(&cfg, c.pods.GetIndexer(), c.surges)
 	return c, nil
@@ -125,6 +130,12 @@ func New(cfg Config) (*Controller, error) {
 func (c *Controller) Changed() {
 	if q := c.queue.Load(); q != nil {
 		(*q).AddAfter(struct{}{}, gatherFor)
+	}
+}
+
+func (c *Controller) podChanged(_, after *corev1.Pod) {
+	if after == nil {
+		c.Changed()
 	}
 }
 
@@ -138,16 +149,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.queue.Store(&queue)
 	defer c.queue.Store(nil)
 
-	gone, err := c.pods.AddEventHandler(observe.Changes(func(_, after *corev1.Pod) {
-		if after == nil {
-			c.Changed()
-		}
-	}))
-	if err != nil {
-		return fmt.Errorf("watching Pods: %w", err)
-	}
-	defer func() { _ = c.pods.RemoveEventHandler(gone) }() // fails only for a registration of another informer
-	if !cache.WaitForCacheSync(ctx.Done(), gone.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), c.podsSeen.HasSynced) {
 		return nil
 	}
 	if c.surges != nil {

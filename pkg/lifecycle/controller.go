@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -42,8 +43,9 @@ type Controller struct {
 	forgotten func(claim, providerID, nodeName string, nodes []*corev1.Node)
 }
 
-// New builds a Controller and adds the indexes that it needs to the informers. It starts nothing and makes no calls.
-func New(cfg Config) (*Controller, error) {
+// New builds a Controller and adds the indexes that it needs, and a handler of pods, to the informers. It starts nothing and makes no
+// calls.
+func New(cfg Config) (_ *Controller, err error) {
 	core, storage := cfg.Informers.Core().V1(), cfg.Informers.Storage().V1()
 	// Requested here so that the factory's owner starts these informers with the others.
 	core.PersistentVolumes().Informer()
@@ -60,6 +62,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if err := pods.Index(c.watcher.pods); err != nil {
 		return nil, err
+	}
+	if c.watcher.podsSeen, err = c.watcher.pods.AddEventHandler(c.watcher.handlePods()); err != nil {
+		return nil, fmt.Errorf("watching Pods: %w", err)
 	}
 	c.addStages(&cfg, seen)
 	return c, nil

@@ -18,29 +18,21 @@ import (
 type watcher struct {
 	nodes     *nodes
 	pods      cache.SharedIndexInformer
+	podsSeen  cache.ResourceEventHandlerRegistration
 	index     *claimIndex
 	podEvents *podEvents
 	queue     *queue
 	clock     clock.PassiveClock
 }
 
-// start watches Nodes and Pods until stop is called, and returns when the handlers have seen everything that exists.
+// start watches Nodes until stop is called, and returns when the handlers of Nodes and Pods have seen everything that exists.
 func (w *watcher) start(ctx context.Context) (stop func(), err error) {
 	nodes, err := w.nodes.informer.AddEventHandler(w.handleNodes())
 	if err != nil {
 		return nil, fmt.Errorf("watching Nodes: %w", err)
 	}
-	pods, err := w.pods.AddEventHandler(w.handlePods())
-	if err != nil {
-		_ = w.nodes.informer.RemoveEventHandler(nodes) // added a moment ago: can't fail
-		return nil, fmt.Errorf("watching Pods: %w", err)
-	}
-	stop = func() {
-		// These calls can't fail: they would only for the registration of another informer.
-		_ = w.nodes.informer.RemoveEventHandler(nodes)
-		_ = w.pods.RemoveEventHandler(pods)
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced, pods.HasSynced) {
+	stop = func() { _ = w.nodes.informer.RemoveEventHandler(nodes) } // fails only for a registration of another informer
+	if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced, w.podsSeen.HasSynced) {
 		stop()
 		return nil, fmt.Errorf("waiting for Nodes and Pods: %w", context.Cause(ctx))
 	}

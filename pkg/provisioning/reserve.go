@@ -88,6 +88,9 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 		}
 		return
 	}
+	if len(all) == 0 {
+		return
+	}
 	c.cordon(all)
 	v, err := c.view(ctx, p.lift)
 	if err == nil {
@@ -101,9 +104,7 @@ func (c *Consolidation) conclude(ctx context.Context, p *proposed) {
 		return
 	}
 	out.Moves = c.reserve(ctx, v, all, p.lift)
-	if len(all) > 0 {
-		klog.FromContext(ctx).V(2).Info("Reserved capacity for the moves of a consolidation pass", "proposed", len(all), "reserved", len(out.Moves))
-	}
+	klog.FromContext(ctx).V(2).Info("Reserved capacity for the moves of a consolidation pass", "proposed", len(all), "reserved", len(out.Moves))
 }
 
 // cordon cordons the nodes of the moves, except those of moves that can't be made.
