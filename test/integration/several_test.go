@@ -64,20 +64,24 @@ func (e *env) launchedBy(name string) map[string]string {
 	return out
 }
 
-// collected waits until the Dovetail of that name has listed its instances n times more: each time it looks for some that no claim owns.
-func (e *env) collected(name string, n int) {
-	e.Helper()
-	looks := func() (looks int) {
-		for _, c := range e.sim.Calls("DescribeInstances") {
-			if strings.Contains(c.Params, managedBy) && strings.Contains(c.Params, name) && strings.Contains(c.Params, "karpenter.sh/nodepool") {
-				looks++
-			}
+// looks returns how often the Dovetail of that name has listed its instances to find some that no claim owns.
+func (e *env) looks(name string) (looks int) {
+	for _, c := range e.sim.Calls("DescribeInstances") {
+		if strings.Contains(c.Params, managedBy) && strings.Contains(c.Params, name) && strings.Contains(c.Params, "karpenter.sh/nodepool") {
+			looks++
 		}
-		return looks
 	}
-	before := looks()
-	if err := wait.PollUntilContextCancel(e.wait(), 100*time.Millisecond, true, func(context.Context) (bool, error) { return looks() >= before+n, nil }); err != nil {
-		e.Fatalf("%s doesn't look for instances without claims: %d times, then %d", name, before, looks())
+	return looks
+}
+
+// collected waits until the Dovetail of that name, which had looked so often for instances that no claim owns, has done so once more and ended
+// what it found.
+func (e *env) collected(name string, before int) {
+	e.Helper()
+	if err := wait.PollUntilContextCancel(e.wait(), 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		return e.looks(name) >= before+2, nil // the first of these is done when the second begins
+	}); err != nil {
+		e.Fatalf("%s doesn't look for instances without claims: %d times, then %d", name, before, e.looks(name))
 	}
 }
 
@@ -143,10 +147,6 @@ func TestSeveralDovetails(t *testing.T) {
 	if err := e.api.Delete(e.ctx, claim); err != nil {
 		t.Fatal(err)
 	}
-	e.collected("blue", 3)
-	if now := e.launchedBy("red"); fmt.Sprint(now) != fmt.Sprint(reds) {
-		t.Errorf("without red its instances became %v, want %v", now, reds)
-	}
 	instance := claim.Status.ProviderID[strings.LastIndex(claim.Status.ProviderID, "/")+1:]
 	if err := wait.PollUntilContextCancel(e.wait(), 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		state := e.launchedBy("blue")[instance]
@@ -154,19 +154,33 @@ func TestSeveralDovetails(t *testing.T) {
 	}); err != nil {
 		t.Errorf("blue doesn't collect its instance %s, whose claim was removed: %v", instance, e.launchedBy("blue"))
 	}
+	// What collected that one has looked at all that are as old. It drains a node before it ends its instance.
+	if now := e.launchedBy("red"); fmt.Sprint(now) != fmt.Sprint(reds) {
+		t.Errorf("without red its instances became %v, want %v", now, reds)
+	}
+	for _, n := range e.nodes() {
+		if n.Labels[managedBy] == "red" && n.DeletionTimestamp != nil {
+			t.Errorf("blue has deleted node %s of red", n.Name)
+		}
+	}
 
 	// It comes back, takes over what is its own, and leaves the instances of the other alone, which is gone now.
 	blue.Kill()
-	blues := e.launchedBy("blue")
+	blues, before := e.launchedBy("blue"), e.looks("red")
 	if e.sched, err = e.c.StartScheduler(e.ctx, e.severalOptions("red", "a")); err != nil {
 		t.Fatal(err)
 	}
 	e.onPools("more-apple", 1, "apples")
 	e.running("more-apple", 1)
-	e.collected("red", 3)
+	e.collected("red", before)
 	for id, state := range e.launchedBy("blue") {
 		if was := blues[id]; was == "running" && state != "running" {
 			t.Errorf("red has ended %s of blue", id)
+		}
+	}
+	for _, n := range e.nodes() {
+		if n.Labels[managedBy] == "blue" && n.Name != claim.Status.NodeName && n.DeletionTimestamp != nil {
+			t.Errorf("red has deleted node %s of blue", n.Name)
 		}
 	}
 	if n := len(e.launchedBy("red")); n != len(reds)+1 {
@@ -204,7 +218,7 @@ func TestANameIsGiven(t *testing.T) {
 	}
 	e.pods("more-apple", 1, "3", "1Gi", scheduler("red"))
 	e.running("more-apple", 1)
-	e.collected("red", 3)
+	e.collected("red", e.looks("red"))
 	e.settled(3)
 	if n := e.launches(); n != 3 {
 		t.Errorf("%d instances were launched, want 3", n)
