@@ -43,7 +43,8 @@ func startEtcd(t *testing.T) *storagebackend.Config {
 	any := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	cfg := embed.NewConfig()
 	cfg.Dir = t.TempDir()
-	cfg.LogLevel = "panic" // it logs the closing of its listeners as an error
+	cfg.LogLevel = "panic"                                                     // it logs the closing of its listeners as an error
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // zero, as it is here, describes every request for the log
 	cfg.UnsafeNoFsync = true
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{any}, []url.URL{any}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{any}, []url.URL{any}

@@ -35,6 +35,7 @@ func runEtcd(args []string) error {
 	cfg.Logger = "zap"
 	cfg.LogLevel = "warn"
 	cfg.LogOutputs = []string{"stderr"}
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // zero, as it is here, logs every request
 	cfg.UnsafeNoFsync = true
 	cfg.QuotaBackendBytes = 4 << 30
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
