@@ -3,6 +3,7 @@ package spending
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +75,7 @@ type Guard struct {
 	Changes *Changes
 
 	known knownPrices
+	tends atomic.Bool // Tend was called: this process leads
 
 	mu      sync.Mutex
 	state   state

@@ -35,7 +35,7 @@ func (g *Guard) Pods() cache.ResourceEventHandler {
 				g.podMoved(now)
 			}
 			g.podChanged(now, false)
-			if g != nil && now.Spec.NodeName != "" && rejected(now) && !rejected(before) {
+			if g != nil && g.tends.Load() && now.Spec.NodeName != "" && rejected(now) && !rejected(before) {
 				tellRejected(now, g.state.nodes, g.records)
 			}
 		},
@@ -68,10 +68,13 @@ func (g *Guard) podMoved(pod *corev1.Pod) {
 	if g == nil || pod.Spec.NodeName == "" || objects.DaemonSetKey(pod) != "" {
 		return
 	}
-	w := g.WorkloadOf(pod)
+	w, now := g.WorkloadOf(pod), g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.state.recent.moved[w] = g.clock.Now()
+	if r := &g.state.recent; now.Sub(r.expired) >= movedFor {
+		r.expire(now) // a process that doesn't lead has no Tend
+	}
+	g.state.recent.moved[w] = now
 }
 
 // WorkloadOf returns the workload that the pod belongs to.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
+	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 )
 
 // A controller may never make the pods that capacity was launched ahead for. None is launched ahead for it again for an hour.
@@ -114,6 +115,21 @@ func TestWaitedInVainBesideOtherPods(t *testing.T) {
 	}
 }
 
+// A process that doesn't lead forgets workloads, too.
+func TestMovesAreForgotten(t *testing.T) {
+	p := newPurse(t, Config{})
+	handler := p.Pods()
+	for i := range 10 {
+		pod := p.pod("p", "node")
+		pod.OwnerReferences[0].Name = fmt.Sprint("job-", i)
+		handler.OnDelete(pod)
+		p.clock.Step(movedFor)
+	}
+	if n := len(p.state.recent.moved); n > 2 {
+		t.Errorf("%d workloads are remembered", n)
+	}
+}
+
 // Whether the machine still matters to the guard or not, a pod that a kubelet of ours does not admit is counted and told, once.
 func TestRejectedPodsAreCounted(t *testing.T) {
 	p := newPurse(t, Config{})
@@ -123,6 +139,11 @@ func TestRejectedPodsAreCounted(t *testing.T) {
 			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, reason, "Node didn't have\nenough memory"
 		}
 	}
+	was, is := p.pod("p", "node-old", phase(corev1.PodPending)), p.pod("p", "node-old", failed("OutOfmemory"))
+	if handler.OnUpdate(was, is); len(p.told) > 0 {
+		t.Errorf("a process that doesn't lead told %q", p.told)
+	}
+	p.Tend(t.Context(), reservations.New(p.clock))
 	for _, tc := range []struct {
 		node   string
 		before func(*corev1.Pod)

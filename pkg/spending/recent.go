@@ -24,6 +24,7 @@ type recent struct {
 	unfulfilled map[guard.Workload]time.Time
 	// nodeGone is when a Node last left the cluster, perhaps with its topology domain.
 	nodeGone time.Time
+	expired  time.Time // when expire was called last
 }
 
 // movedSince reports whether pods of one of the workloads have come or gone since then.
@@ -33,6 +34,7 @@ func (r *recent) movedSince(at time.Time, workloads []guard.Workload) bool {
 
 // expire forgets what no longer matters.
 func (r *recent) expire(now time.Time) {
+	r.expired = now
 	maps.DeleteFunc(r.moved, func(_ guard.Workload, at time.Time) bool { return now.Sub(at) >= movedFor })
 	maps.DeleteFunc(r.unfulfilled, func(_ guard.Workload, at time.Time) bool { return now.Sub(at) >= unfulfilledFor })
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// Tend gives verdicts and reports what has happened to breakers and budgets. It returns the breakers that have closed; changed: pods may be
+// Tend is for the process that leads. It gives verdicts and reports what has happened to breakers and budgets. It returns the breakers that have closed; changed: pods may be
 // planned for again, or have another reason to wait.
 func (g *Guard) Tend(ctx context.Context, reservations Reservations) (closed []guard.Key, changed bool) {
+	g.tends.Store(true)
 	g.Changes.retryNow()
 	g.Settle(reservations)
 	g.mu.Lock()
