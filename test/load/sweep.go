@@ -13,12 +13,12 @@ import (
 	"github.com/dovetail-scheduler/dovetail/test/sandbox"
 )
 
-// Sweep deletes all pods of namespace default at once, without asking their kubelets, and waits until they are gone and only so many instances
-// live: those that were launched for the pods have ended.
-func Sweep(ctx context.Context, box *sandbox.Sandbox, kube kubernetes.Interface, instances int) error {
+// Sweep deletes all pods of namespace default with these options, and waits until they are gone and only so many instances live: those that were
+// launched for the pods have ended.
+func Sweep(ctx context.Context, box *sandbox.Sandbox, kube kubernetes.Interface, how metav1.DeleteOptions, instances int) error {
 	var err error
 	for range tries { // a busy API server may not manage to delete thousands at once within its own time limit
-		if err = kube.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err == nil {
+		if err = kube.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, how, metav1.ListOptions{}); err == nil {
 			break
 		}
 	}

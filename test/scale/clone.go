@@ -66,7 +66,7 @@ func (s *system) launchModels(ctx context.Context, w *weights) error {
 		s.own[in.ID] = true
 	}
 	s.nodes = len(s.models)
-	return load.Sweep(ctx, s.Sandbox, s.kube, s.nodes)
+	return load.Sweep(ctx, s.Sandbox, s.kube, atOnce, s.nodes)
 }
 
 // launch waits until the nodes are in service for the pods that it creates.

@@ -48,7 +48,7 @@ func (s *system) changeLeaders(ctx context.Context, p *part) (out []leaderChange
 		}
 		out = append(out, change)
 		sweeping, cancel := s.whileRunning(ctx, standby)
-		err = load.Sweep(sweeping, s.Sandbox, s.kube, s.nodes)
+		err = load.Sweep(sweeping, s.Sandbox, s.kube, atOnce, s.nodes)
 		cancel()
 		if err != nil {
 			return out, errors.Join(err, standby.Failed())

@@ -315,12 +315,15 @@ func (s *system) used(ctx context.Context, at *point) error {
 	return nil
 }
 
+// atOnce deletes pods without their kubelets: thousands that end gracefully take minutes on a computer that does everything else, too.
+var atOnce = *metav1.NewDeleteOptions(0)
+
 // clear deletes the pods of the load and of the burst, and waits until what was launched for them is gone.
 func (s *system) clear(ctx context.Context, scheduler *cluster.SchedulerProcess, at *point) error {
 	ctx, cancel := s.whileRunning(ctx, scheduler)
 	defer cancel()
 	standalone.Say("%d nodes: the pods are deleted, and %d nodes have to end", at.nodes, len(s.EC2.Live())-s.nodes)
-	if err := load.Sweep(ctx, s.Sandbox, s.kube, s.nodes); err != nil {
+	if err := load.Sweep(ctx, s.Sandbox, s.kube, atOnce, s.nodes); err != nil {
 		return err
 	}
 	for _, in := range s.EC2.Live() {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
 	"github.com/dovetail-scheduler/dovetail/test/load"
 	"github.com/dovetail-scheduler/dovetail/test/scrape"
@@ -62,5 +64,5 @@ func (s *system) part(ctx context.Context, scheduler *cluster.SchedulerProcess, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return p, load.Sweep(ctx, s.Sandbox, s.kube, s.set.nodes)
+	return p, load.Sweep(ctx, s.Sandbox, s.kube, metav1.DeleteOptions{}, s.set.nodes)
 }
