@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/devices"
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
+	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
@@ -82,8 +83,8 @@ func (d *dovetail) wait() { d.controllers.Wait() }
 //
 //  1. Read the profiles' arguments.
 //  2. Build the adapters: Karpenter's objects, the cloud.
-//  3. Build the controllers that launch nodes, then those that end them.
-//  4. Register the handlers of informers, then the callbacks between the parts.
+//  3. Build the controllers that launch nodes, then those that end them; some register their handlers of informers.
+//  4. Register the other handlers, then the callbacks between the parts.
 //  5. Run what reads; once this replica leads, all the rest.
 func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.CompletedConfig, sched *scheduler.Scheduler) error {
 	profiles, err := ourProfiles(&cc.ComponentConfig, sched)
@@ -91,6 +92,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 		return err
 	}
 	warn(ctx, cc, profiles)
+	cc.InformerFactory = observe.SharePods(cc.InformerFactory)
 	d.cloud.nodeClass.ManagedBy = profiles[0].args.Name
 	p, err := d.adapters(ctx, cc, profiles)
 	if err != nil {

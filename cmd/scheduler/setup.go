@@ -14,13 +14,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/plugins/binder"
 )
 
 // setup is upstream's app.Setup with two steps more, for which upstream has no hooks: between reading the configuration and building the scheduler it
-// adds InitializingNodes to the profiles without our plugins, and Binder's gate to the profiles with Binder; after that it has our handlers of pods
-// share one goroutine.
+// adds InitializingNodes to the profiles without our plugins, and Binder's gate to the profiles with Binder.
 func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*schedulerserverconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
@@ -64,7 +62,6 @@ func (d *dovetail) setup(ctx context.Context, opts *options.Options) (*scheduler
 	if err := options.LogOrWriteConfig(klog.FromContext(ctx), opts.WriteConfigTo, cfg, built); err != nil {
 		return nil, nil, err
 	}
-	cc.InformerFactory = observe.SharePods(cc.InformerFactory)
 	return &cc, sched, nil
 }
 

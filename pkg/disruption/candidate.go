@@ -15,7 +15,7 @@ type candidate struct {
 	claim *karpv1.NodeClaim
 	node  *corev1.Node     // nil: it doesn't exist
 	pool  *karpv1.NodePool // nil: none
-	// watched is when this process began to watch pod events.
+	// watched is when this process began to end nodes: it knows which pods came and went since then.
 	watched time.Time
 }
 

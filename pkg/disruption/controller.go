@@ -100,7 +100,8 @@ type Controller struct {
 	queue    atomic.Pointer[workqueue.TypedRateLimitingInterface[struct{}]]
 }
 
-// New builds a Controller. It starts nothing and makes no calls.
+// New builds a Controller, and adds an index and a handler to the informer of pods, which must not have been started. It starts nothing and makes no
+// calls.
 func New(cfg Config) (*Controller, error) {
 	core := cfg.Informers.Core().V1()
 	core.Nodes().Informer() // requested here so that the factory's owner starts this informer with the others

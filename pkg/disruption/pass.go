@@ -79,7 +79,7 @@ func newPasses(cfg *Config, pods cache.Indexer, surges *surge.Requests) passes {
 //  9. Find the drifted nodes of static pools whose place a spare node takes.
 //  10. Empty used nodes for whose pods capacity is reserved elsewhere, and ask which ones to empty next.
 //
-// It returns when to make the next pass, and for how long none may be made. watched is when this process began to watch pod events.
+// It returns when to make the next pass, and for how long none may be made. watched is when this process began to end nodes.
 func (p *passes) run(ctx context.Context, watched time.Time) (next, rest time.Duration, err error) {
 	if err := p.hold(); err != nil {
 		klog.FromContext(ctx).V(4).Info("Paused", "reason", err.Error())

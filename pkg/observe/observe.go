@@ -1,4 +1,5 @@
-// Package observe turns the events of informers into calls with the object before and after a change. It knows no kind of object.
+// Package observe turns the events of informers into calls with the object before and after a change. Only SharePods knows a kind
+// of object.
 package observe
 
 import (

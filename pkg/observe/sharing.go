@@ -12,9 +12,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// SharePods returns the factory with another informer for pods. Handlers that are added to that before its first event get their events one
-// after the other from one goroutine; an informer as it is has two goroutines and two channels for each handler, and with many handlers waking them
-// takes longer than what the handlers do. One that blocks holds up the others. A handler that is added later gets goroutines of its own.
+// SharePods returns the factory with another informer for pods. Handlers that are added to this informer before its first event get their events
+// one after the other from one goroutine; an ordinary informer has two goroutines and two channels for each handler, and with many handlers waking
+// them takes longer than what the handlers do. One that blocks holds up the others. A handler that is added later gets goroutines of its own. Add
+// handlers before the informer is started: one that is added between that and the first event takes its registration for synced too early.
 func SharePods(f informers.SharedInformerFactory) informers.SharedInformerFactory {
 	return factory{f, &sharing{SharedIndexInformer: f.Core().V1().Pods().Informer()}}
 }
@@ -75,7 +76,7 @@ func (s *sharing) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceE
 	return s.shared, nil
 }
 
-// RemoveEventHandler implements cache.SharedInformer, but for handlers that share their goroutine.
+// RemoveEventHandler implements cache.SharedInformer, except for handlers that share their goroutine.
 func (s *sharing) RemoveEventHandler(r cache.ResourceEventHandlerRegistration) error {
 	s.mu.Lock()
 	shared := s.shared

@@ -95,3 +95,27 @@ func TestSharePods(t *testing.T) {
 		t.Errorf("the lister has %d pods and error %v, want none", len(left), err)
 	}
 }
+
+// A registration is synced when all handlers that share have seen what was there.
+func TestSharedHandlersAreSyncedTogether(t *testing.T) {
+	kube := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}})
+	f := SharePods(informers.NewSharedInformerFactory(kube, 0))
+	pods := f.Core().V1().Pods().Informer()
+	seen, release := make(chan struct{}), make(chan struct{})
+	quick, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { close(seen); <-release }}); err != nil {
+		t.Fatal(err)
+	}
+	f.StartWithContext(t.Context())
+	<-seen
+	if quick.HasSynced() {
+		t.Error("the first handler's registration is synced while the second still gets what was there")
+	}
+	close(release)
+	if !cache.WaitForCacheSync(t.Context().Done(), quick.HasSynced) {
+		t.Error("the first handler's registration is never synced")
+	}
+}

@@ -65,8 +65,8 @@ func smallMachines(p *karpv1.NodePool) {
 // plainName is the scheduler name that a scheduler without our plugins serves beside one with them.
 const plainName = "plain-scheduler"
 
-// run starts a scheduler: with the shipped configuration except for client limits and leader election, which serves
-// sandbox.SchedulerName, or the same without our plugins, which makes the binary a plain kube-scheduler, for the given name. qps limits its requests of each kind.
+// run starts a scheduler with the shipped configuration except for client limits and leader election. It serves sandbox.SchedulerName. Without our
+// plugins the binary is a plain kube-scheduler, which serves the given name. qps limits its requests of each kind.
 func (e *env) run(plugins bool, name string, qps int) *cluster.SchedulerProcess {
 	e.Helper()
 	config, err := e.ShippedConfig()
@@ -185,7 +185,7 @@ func TestSum(t *testing.T) {
 }
 
 // quiet waits until a scheduler has finished its work after its start, or after a burst: until it has used less than a tenth of a core for a
-// second. Its metrics aren't read for that: one look takes longer than what is waited for.
+// second. Its metrics aren't read for that: one look uses more CPU time than that.
 func (e *env) quiet(s *cluster.SchedulerProcess) {
 	e.Helper()
 	var used []time.Duration

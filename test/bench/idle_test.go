@@ -118,10 +118,10 @@ func replicaSet(name string) client.Object {
 // pair starts both schedulers, gives them pods and measures them. Nothing is asked of them meanwhile: reading metrics takes CPU time, too.
 func (e *env) pair(contenders []*contender, hopeless int) {
 	e.Helper()
-	ctx, stop := context.WithTimeout(e.ctx, patience)
-	defer stop()
 	for _, c := range contenders {
 		c.process = e.run(c.plugins, c.scheduler, idleRate)
+	}
+	for _, c := range contenders {
 		e.until("all hopeless pods to have been tried", func() bool {
 			return sum(e.metrics(c.process), "scheduler_pending_pods", `queue="unschedulable"`) >= float64(hopeless)
 		})
@@ -129,6 +129,8 @@ func (e *env) pair(contenders []*contender, hopeless int) {
 	for _, c := range contenders {
 		e.quiet(c.process)
 	}
+	ctx, stop := context.WithTimeout(e.ctx, patience)
+	defer stop()
 	seen, err := load.Watch(ctx, e.kube, func(p *corev1.Pod) string { return p.Labels["app"] })
 	if err != nil {
 		e.Fatal(err)

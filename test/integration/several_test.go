@@ -74,8 +74,8 @@ func (e *env) looks(name string) (looks int) {
 	return looks
 }
 
-// collected waits until the Dovetail of that name, which had looked so often for instances that no claim owns, has done so once more and ended
-// what it found.
+// collected waits until the Dovetail of that name has looked for instances that no claim owns once more than it had before, and has ended what it
+// found.
 func (e *env) collected(name string, before int) {
 	e.Helper()
 	if err := wait.PollUntilContextCancel(e.wait(), 100*time.Millisecond, true, func(context.Context) (bool, error) {

@@ -44,7 +44,7 @@ func startEtcd(t *testing.T) *storagebackend.Config {
 	cfg := embed.NewConfig()
 	cfg.Dir = t.TempDir()
 	cfg.LogLevel = "panic"                                                     // it logs the closing of its listeners as an error
-	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // zero, as it is here, describes every request for the log
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // NewConfig leaves it at zero, which describes every request for the log
 	cfg.UnsafeNoFsync = true
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{any}, []url.URL{any}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{any}, []url.URL{any}

@@ -35,7 +35,7 @@ func runEtcd(args []string) error {
 	cfg.Logger = "zap"
 	cfg.LogLevel = "warn"
 	cfg.LogOutputs = []string{"stderr"}
-	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // zero, as it is here, logs every request
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // NewConfig leaves it at zero, which logs every request
 	cfg.UnsafeNoFsync = true
 	cfg.QuotaBackendBytes = 4 << 30
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
