@@ -31,7 +31,7 @@ func TestFlags(t *testing.T) {
 	if parts, err := set.chosen(); err != nil || len(parts) != 1 || parts[0].perSec != 100 || parts[0].leaders {
 		t.Errorf("%+v, %v", parts, err)
 	}
-	for _, wrong := range [][]string{{"-nodes", "2"}, {"-memory-nodes", "many"}, {"-parts", "other"}, {"-steady", "1s"}, {"-pods-per-node", "16"}, {"-burst", "0"}, {"-rate", "100"}} {
+	for _, wrong := range [][]string{{"-nodes", "2"}, {"-memory-nodes", "many"}, {"-parts", "other"}, {"-steady", "1s"}, {"-pods-per-node", "16"}, {"-burst", "0"}, {"-rate", "101"}} {
 		if _, err := read(wrong...); err == nil || !strings.Contains(err.Error(), wrong[0]) {
 			t.Errorf("%v: %v", wrong, err)
 		}
