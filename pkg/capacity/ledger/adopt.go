@@ -125,4 +125,5 @@ func (l *Ledger) hold(s *slot, owner types.UID) {
 	if s.owner = owner; owner != "" {
 		l.held[owner]++
 	}
+	s.set(s.ready)
 }

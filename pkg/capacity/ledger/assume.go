@@ -52,7 +52,7 @@ func (l *Ledger) Assume(uid types.UID, name string, daemon bool) error {
 				}
 				s.node.took[s.class.Key] = s.class.Class
 			}
-			s.class.slots = without(s.class.slots, s)
+			s.class.remove(s)
 			s.node.remove(s)
 			if g := s.group; g != nil {
 				g.slots = without(g.slots, s) // it comes back if the binding fails
@@ -117,7 +117,7 @@ func (l *Ledger) Unassume(uid types.UID, name string, now time.Time) {
 	s.class.insert(s)
 	s.node.add(s)
 	if s.group != nil {
-		s.group.slots = append(s.group.slots, s)
+		s.group.slots = inserted(s.group.slots, s)
 	}
 	if s.waits() != nil {
 		l.unready(s)

@@ -33,7 +33,7 @@ func (l *Ledger) fallsBehind(s *slot, by func(node string) (plugin, reason strin
 	if older || s.refused.IsZero() {
 		s.refused = now
 	}
-	planned := s.class.queued > 0 || now.Before(s.class.next) // other pods of the class will get a plan, soon or after their back-off
+	planned := len(s.class.queued) > 0 || now.Before(s.class.next) // other pods of the class will get a plan, soon or after their back-off
 	if !older && (!spread || now.Sub(s.refused) > mostWait || !s.class.tries(s) && !planned) {
 		return false
 	}
@@ -83,7 +83,8 @@ func (l *Ledger) catchUp(c *class, now time.Time) {
 		due = due[:most]
 	}
 	for _, s := range due {
-		s.behind, s.ready = false, s.waits() == nil
+		s.behind = false
+		s.set(s.waits() == nil)
 	}
 	if len(due) > 0 {
 		l.open(c)

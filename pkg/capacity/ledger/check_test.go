@@ -45,16 +45,34 @@ func check(l *Ledger) error {
 		return fmt.Errorf("knows what keeps %d classes apart, has %d", l.apart.Len(), len(l.classes))
 	}
 	for key, c := range l.classes {
-		queued := 0
-		for _, p := range l.queued {
-			if p.class == c {
-				queued++
+		var ready []*slot
+		for _, s := range c.slots {
+			if s.ready && s.pod == nil && s.owner == "" {
+				ready = append(ready, s)
+			}
+			if s.free != slices.Contains(c.free, s) {
+				return fmt.Errorf("class %s: slot #%d: free is %v", key, s.order, s.free)
 			}
 		}
-		if queued != c.queued {
-			return fmt.Errorf("class %s: counts %d queued pods, has %d", key, c.queued, queued)
+		if !slices.Equal(ready, c.free) {
+			return fmt.Errorf("class %s: lists %d slots as ready and free, has %d", key, len(c.free), len(ready))
 		}
-		free, owned, ready := 0, 0, 0
+		lists := map[string]map[*pod]bool{}
+		for _, p := range l.pods {
+			state := p.state.String()
+			if p.class == c && (p.state != Open || p.slot == nil) {
+				if lists[state] == nil {
+					lists[state] = map[*pod]bool{}
+				}
+				lists[state][p] = true
+			}
+		}
+		for state, list := range map[State]map[*pod]bool{Queued: c.queued, Open: c.open, Refused: c.refusedPods} {
+			if len(list)+len(lists[state.String()]) > 0 && !maps.Equal(list, lists[state.String()]) {
+				return fmt.Errorf("class %s: lists %d pods as %s, has %d", key, len(list), state, len(lists[state.String()]))
+			}
+		}
+		free, owned := 0, 0
 		for i, s := range c.slots {
 			if i > 0 && c.slots[i-1].order >= s.order {
 				return fmt.Errorf("class %s: slots out of order", key)
@@ -82,9 +100,6 @@ func check(l *Ledger) error {
 				owned++
 			default:
 				free++
-				if s.ready {
-					ready++
-				}
 			}
 		}
 		open, waiting, known := 0, 0, 0
@@ -102,17 +117,17 @@ func check(l *Ledger) error {
 		if known != c.pods {
 			return fmt.Errorf("class %s: counts %d pods, has %d", key, c.pods, known)
 		}
-		if open != c.open || waiting != len(c.waiting) {
-			return fmt.Errorf("class %s: counts %d open, %d waiting; has %d, %d", key, c.open, len(c.waiting), open, waiting)
+		if open != len(c.open) || waiting != len(c.waiting) {
+			return fmt.Errorf("class %s: counts %d open, %d waiting; has %d, %d", key, len(c.open), len(c.waiting), open, waiting)
 		}
 		if free != open+waiting {
 			return fmt.Errorf("class %s: %d free slots for %d open and %d waiting pods", key, free, open, waiting)
 		}
-		if open > ready {
-			return fmt.Errorf("class %s: %d pods let go for %d ready slots", key, open, ready)
+		if open > len(ready) {
+			return fmt.Errorf("class %s: %d pods let go for %d ready slots", key, open, len(ready))
 		}
-		if waiting > 0 && ready > open {
-			return fmt.Errorf("class %s: %d pods wait though %d slots are ready", key, waiting, ready-open)
+		if waiting > 0 && len(ready) > open {
+			return fmt.Errorf("class %s: %d pods wait though %d slots are ready", key, waiting, len(ready)-open)
 		}
 	}
 	for uid, b := range l.buffers {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +31,7 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 	groups := map[int]*group{}
 	var joined []*group // in the order of the plan, like nodes
 	var nodes []*node
+	seen := map[*node]bool{}
 	for i, pl := range placements {
 		var p *pod
 		if fallen != nil && fallen(pl) {
@@ -63,8 +65,8 @@ func (l *Ledger) commit(plan string, placements []capacity.Placement, holds []ho
 			l.reclass(p, pl.Class)
 			l.plan(p, s, now)
 		}
-		if !slices.Contains(nodes, s.node) {
-			nodes = append(nodes, s.node)
+		if !seen[s.node] {
+			nodes, seen[s.node] = append(nodes, s.node), true
 		}
 	}
 	for _, g := range joined {
@@ -94,21 +96,19 @@ type expected struct {
 // come returns queued pods that were created while the plan was made, in the order in which they arrived. The plan doesn't name them: it reserves
 // capacity for them as pods that their owner has yet to create.
 func (l *Ledger) come(placements []capacity.Placement) map[expected][]*pod {
-	held, named := map[expected]bool{}, map[types.UID]bool{}
+	held, named := map[*class]bool{}, map[types.UID]bool{}
 	for _, pl := range placements {
-		if pl.Owner != "" {
-			held[expected{pl.Class.Key, pl.Owner}] = true
-		} else {
-			named[pl.Pod.UID] = true
+		if c := l.classes[pl.Class.Key]; pl.Owner != "" && c != nil {
+			held[c] = true
 		}
-	}
-	if len(held) == 0 {
-		return nil
+		named[pl.Pod.UID] = true
 	}
 	out := map[expected][]*pod{}
-	for _, w := range InOrder(l.QueuedPods()) {
-		if k := (expected{w.Class.Key, l.pods[w.Ref.UID].owner}); held[k] && !named[w.Ref.UID] {
-			out[k] = append(out[k], l.pods[w.Ref.UID])
+	for c := range held {
+		for _, p := range slices.SortedFunc(maps.Keys(c.queued), bySince) {
+			if k := (expected{c.Key, p.owner}); !named[p.ref.UID] {
+				out[k] = append(out[k], p)
+			}
 		}
 	}
 	return out
@@ -166,7 +166,7 @@ func (l *Ledger) Slots(claim string) []capacity.Slot { return l.AllSlots([]strin
 // AllSlots returns the Slots of several claims, or of nodes by their names. It works out only once per class which pod has which slot: that is most
 // of the work.
 func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
-	h := &holders{ledger: l, byClass: map[*class]map[*slot]*pod{}}
+	h := holders{}
 	out := make(map[string][]capacity.Slot, len(claims))
 	for _, claim := range claims {
 		if n := l.find(claim); n != nil {
@@ -177,13 +177,9 @@ func (l *Ledger) AllSlots(claims []string) map[string][]capacity.Slot {
 }
 
 // holders works out which pod has, or will get, which slot, during one call of AllSlots.
-type holders struct {
-	ledger  *Ledger
-	byClass map[*class]map[*slot]*pod
-	open    map[*class][]*pod // open pods without a slot, by class; nil: not looked for yet
-}
+type holders map[*class]map[*slot]*pod
 
-func (h *holders) slotsOf(n *node) []capacity.Slot {
+func (h holders) slotsOf(n *node) []capacity.Slot {
 	var out []capacity.Slot
 	for _, s := range n.slots {
 		rec := capacity.Slot{Class: s.class.Key, Order: s.order, Owner: s.owner}
@@ -191,10 +187,10 @@ func (h *holders) slotsOf(n *node) []capacity.Slot {
 			rec.Group = s.group.id
 		}
 		if s.owner == "" {
-			if h.byClass[s.class] == nil {
-				h.byClass[s.class] = h.of(s.class)
+			if h[s.class] == nil {
+				h[s.class] = h.of(s.class)
 			}
-			if p := h.byClass[s.class][s]; p != nil {
+			if p := h[s.class][s]; p != nil {
 				rec.Pod = p.ref
 			}
 		}
@@ -205,12 +201,8 @@ func (h *holders) slotsOf(n *node) []capacity.Slot {
 
 // of returns a pod for each slot of the class that isn't reserved for an owner: the pod that is pinned to it, or one that is entitled to a
 // slot of the class, ready slots going to open pods.
-func (h *holders) of(c *class) map[*slot]*pod {
-	var open []*pod
-	if c.open > 0 {
-		open = h.openOf(c)
-	}
-	entitled := append(open, c.waiting...)
+func (h holders) of(c *class) map[*slot]*pod {
+	entitled := append(slices.SortedFunc(maps.Keys(c.open), byArrival), c.waiting...)
 	out := make(map[*slot]*pod, len(c.slots))
 	for _, ready := range []bool{true, false} {
 		for _, s := range c.slots {
@@ -223,22 +215,6 @@ func (h *holders) of(c *class) map[*slot]*pod {
 		}
 	}
 	return out
-}
-
-// openOf returns the open pods of the class without a slot, in order of arrival. It goes through all pods once per answer, not once per
-// class: where each pod is a class of its own, the time would grow with the square of their number.
-func (h *holders) openOf(c *class) []*pod {
-	if h.open == nil {
-		h.open = map[*class][]*pod{}
-		for _, p := range h.ledger.pods {
-			if p.state == Open && p.slot == nil {
-				h.open[p.class] = append(h.open[p.class], p)
-			}
-		}
-	}
-	open := h.open[c]
-	slices.SortFunc(open, byArrival)
-	return slices.Clip(open)
 }
 
 // Restored is a reservation read back from a claim after a restart, with the class that its pod has now.

@@ -133,7 +133,6 @@ type class struct {
 	pods     int       // number of entries in Ledger.pods, in any state
 	slots    []*slot   // its slots, except those whose pods are assumed, in plan order
 	waiting  []*pod    // Planned pods, in the order of their plans
-	open     int       // number of Open pods that have no slot yet
 	failed   int       // how often in a row its pods lost their reservations instead of being bound; pods that fail together count once
 	next     time.Time // failures before this time are not added to failed: they happened together with the last one
 	refused  int       // consecutive plans without capacity for it, for a reason that may pass by itself
@@ -144,13 +143,16 @@ type class struct {
 	gone     bool      // it isn't in Ledger.classes any more
 	placed   int       // how often a pod of the class was assumed
 	caughtUp int       // the value of placed when catchUp last looked at the class
-	queued   int       // number of Queued pods
+	// Its pods in the states Queued, Open (those that have no slot yet) and Refused, so that no step has to look for them among all pods.
+	queued, open, refusedPods map[*pod]bool
+	free                      []*slot // the ready slots that have neither a pod nor an owner, in plan order
 }
 
 type slot struct {
 	class *class
 	node  *node
 	order int       // its place in plan order: a later slot has a higher number
+	free  bool      // it is in class.free
 	group *group    // nil: it becomes ready independently of other slots
 	pod   *pod      // the pod that Pin gave it to; nil: none yet
 	owner types.UID // the controller, or ProvisioningRequest, for whose next pod it is reserved; empty: for a pod that exists
@@ -185,10 +187,6 @@ func (s *slot) leaveGroup() *group {
 	g := cmp.Or(s.group, &group{})
 	g.slots, s.group = without(g.slots, s), nil
 	return g
-}
-
-func without(slots []*slot, s *slot) []*slot {
-	return slices.DeleteFunc(slots, func(o *slot) bool { return o == s })
 }
 
 // New returns an empty ledger.
@@ -244,30 +242,45 @@ func (l *Ledger) forget(c *class) {
 	l.apart.Remove(c.Key)
 }
 
-// insert adds a slot and keeps plan order.
+// insert adds a slot of the class.
 func (c *class) insert(s *slot) {
-	i, _ := slices.BinarySearchFunc(c.slots, s, func(a, b *slot) int { return cmp.Compare(a.order, b.order) })
-	c.slots = slices.Insert(c.slots, i, s)
+	c.slots = inserted(c.slots, s)
+	s.set(s.ready)
 }
 
-// free returns the first ready slot in plan order that has no pod and no owner.
-func (c *class) free() *slot {
-	for _, s := range c.slots {
-		if s.ready && s.pod == nil && s.owner == "" {
-			return s
-		}
-	}
-	return nil
+// remove removes a slot of the class.
+func (c *class) remove(s *slot) {
+	c.slots, c.free, s.free = without(c.slots, s), without(c.free, s), false
 }
 
-func (c *class) freeReady() int {
-	n := 0
-	for _, s := range c.slots {
-		if s.ready && s.pod == nil && s.owner == "" {
-			n++
-		}
+// set makes the slot ready or not, and keeps class.free up to date. Call it also after a change of the slot's pod or owner.
+func (s *slot) set(ready bool) {
+	s.ready = ready
+	free := ready && s.pod == nil && s.owner == ""
+	switch c := s.class; {
+	case free && !s.free:
+		c.free = inserted(c.free, s)
+	case !free && s.free:
+		c.free = without(c.free, s)
 	}
-	return n
+	s.free = free
+}
+
+func byOrder(a, b *slot) int { return cmp.Compare(a.order, b.order) }
+
+// inserted adds a slot to slots in plan order.
+func inserted(slots []*slot, s *slot) []*slot {
+	i, _ := slices.BinarySearchFunc(slots, s, byOrder)
+	return slices.Insert(slots, i, s)
+}
+
+// without removes a slot from slots in plan order.
+func without(slots []*slot, s *slot) []*slot {
+	i, _ := slices.BinarySearchFunc(slots, s, byOrder)
+	if n := slices.Index(slots[i:], s); n >= 0 {
+		return slices.Delete(slots, i+n, i+n+1)
+	}
+	return slots
 }
 
 // Pending reports whether Take would return any effects.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -139,9 +140,7 @@ func (l *Ledger) Named(claim, name, providerID string) {
 			delete(l.byName, n.name)
 		}
 		n.cached, n.status = false, NodeStatus{}
-		for _, s := range slices.Clone(n.slots) {
-			l.unready(s)
-		}
+		l.unready(n.slots...)
 	}
 	n.name, n.providerID = name, providerID
 	other := l.byName[name]
@@ -221,11 +220,7 @@ func (l *Ledger) Cached(name string, st NodeStatus, now time.Time) {
 	if st.Initialized && len(n.daemons) > 0 && n.daemonsEnd.IsZero() {
 		n.daemonsEnd = now.Add(daemonGrace)
 	}
-	for _, s := range slices.Clone(n.slots) {
-		if s.ready && s.waits() != nil {
-			l.unready(s)
-		}
-	}
+	l.unready(slices.DeleteFunc(slices.Clone(n.slots), func(s *slot) bool { return !s.ready || s.waits() == nil })...)
 	l.openNode(n)
 	l.tidy(n)
 }
@@ -287,46 +282,35 @@ func (l *Ledger) Uncached(name, providerID string, now time.Time) {
 		l.lose(n, "the node was deleted", true, now)
 		return
 	}
-	for _, s := range slices.Clone(n.slots) {
-		l.unready(s)
-	}
+	l.unready(n.slots...)
 	l.tidy(n)
 }
 
-// unready marks a slot as not usable any more. A pod that was opened for it is Planned again.
-func (l *Ledger) unready(s *slot) {
-	if !s.ready {
-		return
-	}
-	s.ready = false
-	c := s.class
-	p := s.pod
-	if p != nil && p.state == Open {
-		p.slot, s.pod = nil, nil
-		c.open++
-	} else if p != nil {
-		return
-	}
-	for c.open > c.freeReady() {
-		back := l.lastOpen(c)
-		if back == nil {
-			return
+// unready marks slots as not usable any more. Where more pods of a class are open than it has slots for now, those planned last are Planned again.
+func (l *Ledger) unready(slots ...*slot) {
+	first := map[*class]*slot{}
+	for _, s := range slots {
+		if !s.ready {
+			continue
 		}
-		c.open--
-		l.become(back, Planned)
-		back.why = waitReason(s)
-		c.waiting = append([]*pod{back}, c.waiting...)
-	}
-}
-
-func (l *Ledger) lastOpen(c *class) *pod {
-	var last *pod
-	for _, p := range l.pods {
-		if p.class == c && p.state == Open && p.slot == nil && (last == nil || p.since.After(last.since) || p.since.Equal(last.since) && p.arrival > last.arrival) {
-			last = p
+		if p := s.pod; p != nil {
+			p.slot, s.pod = nil, nil
+			p.list()
 		}
+		s.set(false)
+		first[s.class] = cmp.Or(first[s.class], s)
 	}
-	return last
+	for c, s := range first {
+		if len(c.open) <= len(c.free) {
+			continue
+		}
+		back := slices.SortedFunc(maps.Keys(c.open), bySince)[len(c.free):]
+		for _, p := range back {
+			l.become(p, Planned)
+			p.why = waitReason(s)
+		}
+		c.waiting = append(back, c.waiting...)
+	}
 }
 
 // remove removes a slot from the node.

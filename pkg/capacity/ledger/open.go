@@ -97,7 +97,7 @@ func (l *Ledger) openNode(n *node) {
 				groups = append(groups, s.group)
 			}
 		case !s.ready && !s.behind && s.waits() == nil:
-			s.ready = true
+			s.set(true)
 			touched[s.class] = true
 		}
 	}
@@ -123,7 +123,7 @@ func (l *Ledger) openGroup(g *group) {
 	touched := []*class{}
 	for _, s := range g.slots {
 		if !s.ready {
-			s.ready = true
+			s.set(true)
 			if !slices.Contains(touched, s.class) {
 				touched = append(touched, s.class)
 			}
@@ -136,10 +136,9 @@ func (l *Ledger) openGroup(g *group) {
 
 // open opens the gates of as many waiting pods of the class as there are ready slots.
 func (l *Ledger) open(c *class) {
-	for n := c.freeReady() - c.open; n > 0 && len(c.waiting) > 0; n-- {
+	for len(c.free) > len(c.open) && len(c.waiting) > 0 {
 		p := c.waiting[0]
 		c.waiting = c.waiting[1:]
-		c.open++
 		l.become(p, Open)
 		p.why, p.until = "", time.Time{}
 		l.out.Activate = append(l.out.Activate, p.ref)
@@ -204,7 +203,6 @@ func (l *Ledger) evict(s *slot, why string, blameless bool, now time.Time) {
 	switch {
 	case owner != "" || p != nil && p.state == Assumed:
 	case p != nil && p.slot == nil && p.state == Open:
-		c.open--
 		l.requeue(p, why, blameless, now)
 	default:
 		// One pod's entitlement ends with the slot: that of the last waiting pod, which would have waited longest anyway.

@@ -26,14 +26,42 @@ func (l *Ledger) add(ref capacity.PodRef, c *capacity.Class) *pod {
 
 // become changes the state of a pod.
 func (l *Ledger) become(p *pod, s State) {
+	p.unlist()
 	if p.state == Queued {
 		delete(l.queued, p.ref.UID)
-		p.class.queued--
 	}
 	if p.state = s; s == Queued {
 		l.queued[p.ref.UID] = p
-		p.class.queued++
 	}
+	p.list()
+}
+
+// list puts the pod on the list of its class that is for its state, if there is one. Call unlist before the class or the slot changes.
+func (p *pod) list() {
+	if on := p.listed(); on != nil {
+		if *on == nil {
+			*on = map[*pod]bool{}
+		}
+		(*on)[p] = true
+	}
+}
+
+func (p *pod) unlist() {
+	if on := p.listed(); on != nil {
+		delete(*on, p)
+	}
+}
+
+func (p *pod) listed() *map[*pod]bool {
+	switch {
+	case p.state == Queued:
+		return &p.class.queued
+	case p.state == Refused:
+		return &p.class.refusedPods
+	case p.state == Open && p.slot == nil:
+		return &p.class.open
+	}
+	return nil
 }
 
 // remove forgets a pod whose entitlement has ended.
@@ -66,6 +94,9 @@ func (l *Ledger) amongNodes(found []*node, is func(*node) bool) iter.Seq[*node] 
 }
 
 func byArrival(a, b *pod) int { return cmp.Compare(a.arrival, b.arrival) }
+
+// bySince is the order in which pods began to wait.
+func bySince(a, b *pod) int { return cmp.Or(a.since.Compare(b.since), byArrival(a, b)) }
 
 // InOrder sorts pods by the time since which they wait, then by arrival: after a failure all of them start to wait at the same moment.
 func InOrder(pods []Waiting) []Waiting {

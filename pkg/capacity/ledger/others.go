@@ -31,12 +31,10 @@ func (l *Ledger) use(p *pod, n *node, now time.Time) {
 	}
 	s, had := n.slots[i], p.state
 	switch had {
-	case Open:
-		c.open--
 	case Planned:
 		w := slices.Index(c.waiting, p)
 		c.waiting = slices.Delete(c.waiting, w, w+1)
-	case Queued, Refused:
+	case Open, Queued, Refused:
 	default:
 		return
 	}

@@ -78,13 +78,11 @@ func (l *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(n
 func (l *Ledger) reclass(p *pod, c *capacity.Class) {
 	if p.class.Key != c.Key {
 		old := p.class
+		p.unlist()
 		p.class = l.class(c)
+		p.list()
 		old.pods--
 		p.class.pods++
-		if p.state == Queued {
-			old.queued--
-			p.class.queued++
-		}
 		l.forget(old)
 	}
 }
@@ -249,7 +247,7 @@ func (l *Ledger) release(p *pod) {
 		l.drop(p.class.spare(false))
 	case Open:
 		if p.slot == nil {
-			p.class.open--
+			p.unlist()
 			l.drop(p.class.spare(true))
 		} else {
 			l.drop(p.slot)
@@ -283,7 +281,7 @@ func (l *Ledger) drop(s *slot) {
 	}
 	l.freed = true
 	l.hold(s, "")
-	s.class.slots = without(s.class.slots, s)
+	s.class.remove(s)
 	if s.pod != nil {
 		s.pod.slot = nil
 	}

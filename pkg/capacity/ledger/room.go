@@ -62,13 +62,14 @@ func (l *Ledger) Pin(uid types.UID) (node, wait string) {
 		}
 	case Open:
 		if p.slot == nil {
-			s := p.class.free()
-			if s == nil {
+			if len(p.class.free) == 0 {
 				return "", "the capacity reserved for it is not ready"
 			}
+			s := p.class.free[0]
+			p.unlist()
 			s.pod, p.slot = p, s
+			s.set(true)
 			p.early, p.wake = 0, time.Time{}
-			p.class.open--
 		}
 		return p.slot.node.name, ""
 	}

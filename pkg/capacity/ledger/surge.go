@@ -47,8 +47,8 @@ func (l *Ledger) reclassed(old *slot, c *class) *slot {
 	}
 	l.seq++
 	s := l.book(c, old.node, old.group, l.seq)
-	s.ready = s.waits() == nil && (old.group == nil || old.ready)
 	l.hold(s, old.owner)
+	s.set(s.waits() == nil && (old.group == nil || old.ready))
 	freed := l.freed
 	l.drop(old)
 	l.freed = freed // the place is still taken
