@@ -32,36 +32,27 @@ func (l *Ledger) Adopted() map[types.UID][]types.UID {
 
 // Expects reports whether capacity is reserved for a pod that the class's owner has yet to create, or booked for the request that it names.
 func (l *Ledger) Expects(c *capacity.Class) bool {
-	k := l.classes[c.Key]
 	owner, deployment := ownersOf(c)
-	return k != nil && k.heldFor(owner) != nil || l.heldInMove(c, owner) != nil || l.reservedFor(c, deployment) != nil || l.bookedFor(c) != nil
+	return l.heldForNext(c, owner) != nil || l.heldInMove(c, owner) != nil || l.reservedFor(c, deployment) != nil || l.bookedFor(c) != nil
 }
 
 // heldInMove returns a slot that was reserved for the owner's next pod because one of its pods has to leave its node, or nil. The slot may
 // be of any class: it was reserved for a pod like the old one, which may have got labels at run time or have been resized. The pod that the
 // controller creates from its template hasn't, so it is of another class then.
 func (l *Ledger) heldInMove(c *capacity.Class, owner types.UID) (out *slot) {
-	if owner == "" || l.held[owner] == 0 {
-		return nil
-	}
-	for _, n := range l.nodes {
-		for _, s := range n.slots {
-			if s.owner == owner && !s.early && s.leaving != "" && !n.fenced && c.Requests.Fits(s.class.Requests) && n.suits(c) && s.better(out) {
-				out = s
-			}
+	for _, s := range l.held[owner] {
+		if n := s.node; !s.early && s.leaving != "" && !n.fenced && c.Requests.Fits(s.class.Requests) && n.suits(c) && s.better(out) {
+			out = s
 		}
 	}
 	return out
 }
 
-// heldFor returns a slot that is reserved for the owner's next pod, one on an initialized node or else a ready one if possible, or nil.
-func (c *class) heldFor(owner types.UID) (out *slot) {
-	if owner == "" {
-		return nil
-	}
-	for _, s := range c.slots {
+// heldForNext returns a slot of the class that is reserved for the owner's next pod, one on an initialized node or else a ready one if possible, or nil.
+func (l *Ledger) heldForNext(c *capacity.Class, owner types.UID) (out *slot) {
+	for _, s := range l.held[owner] {
 		switch {
-		case s.owner != owner || s.early:
+		case s.class.Key != c.Key || s.early:
 		case s.ready && s.node.status.Initialized: // the node that is being drained has waited for such a slot
 			return s
 		case out == nil || s.ready && !out.ready:
@@ -73,7 +64,7 @@ func (c *class) heldFor(owner types.UID) (out *slot) {
 
 // adopt gives a new pod a slot that is reserved for its owner or booked for the request that it names, and returns false if there is none.
 func (l *Ledger) adopt(p *pod, owner types.UID, now time.Time) bool {
-	s := p.class.heldFor(owner)
+	s := l.heldForNext(p.class.Class, owner)
 	if s == nil {
 		other := l.bookedFor(p.class.Class)
 		if other == nil {
@@ -106,13 +97,13 @@ func ownersOf(c *capacity.Class) (owner types.UID, deployment string) {
 
 // Holds reports whether capacity is reserved for pods that the owner, or another ReplicaSet of the Deployment, has yet to create.
 func (l *Ledger) Holds(owner types.UID, deployment string) bool {
-	return l.held[owner] > 0 || l.surges[deployment] > 0
+	return len(l.held[owner]) > 0 || l.surges[deployment] > 0
 }
 
 // hold reserves the slot for the owner's next pod. An empty owner ends the reservation for an owner.
 func (l *Ledger) hold(s *slot, owner types.UID) {
 	if s.owner != "" {
-		if l.held[s.owner]--; l.held[s.owner] == 0 {
+		if l.held[s.owner] = without(l.held[s.owner], s); len(l.held[s.owner]) == 0 {
 			delete(l.held, s.owner)
 		}
 	}
@@ -123,7 +114,7 @@ func (l *Ledger) hold(s *slot, owner types.UID) {
 		s.deployment = ""
 	}
 	if s.owner = owner; owner != "" {
-		l.held[owner]++
+		l.held[owner] = inserted(l.held[owner], s)
 	}
 	s.set(s.ready)
 }

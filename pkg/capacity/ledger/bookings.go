@@ -101,20 +101,11 @@ func (l *Ledger) Booked(request types.UID) (out booked.State, ok bool) {
 
 // bookedBy returns the slots that are booked for a request, in plan order.
 func (l *Ledger) bookedBy(request types.UID) (out []*slot) {
-	if l.held[request] == 0 {
-		return nil
-	}
-	for _, c := range l.classes {
-		if c.Request == "" {
-			continue
-		}
-		for _, s := range c.slots {
-			if s.owner == request {
-				out = append(out, s)
-			}
+	for _, s := range l.held[request] {
+		if s.class.Request != "" {
+			out = append(out, s)
 		}
 	}
-	slices.SortFunc(out, func(a, b *slot) int { return cmp.Compare(a.order, b.order) })
 	return out
 }
 

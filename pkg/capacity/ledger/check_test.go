@@ -14,18 +14,18 @@ var usualPatience = boots.UsualPatience
 
 // check returns what is inconsistent in the ledger, or nil.
 func check(l *Ledger) error {
-	held, surges := map[types.UID]int{}, map[string]int{}
+	held, surges := map[types.UID][]*slot{}, map[string]int{}
 	for _, c := range l.classes {
 		for _, s := range c.slots {
 			if s.owner != "" {
-				held[s.owner]++
+				held[s.owner] = inserted(held[s.owner], s)
 			}
 			if s.deployment != "" {
 				surges[s.deployment]++
 			}
 		}
 	}
-	if !maps.Equal(held, l.held) {
+	if !maps.EqualFunc(held, l.held, slices.Equal) {
 		return fmt.Errorf("counts slots held for owners as %v, has %v", l.held, held)
 	}
 	if !maps.Equal(surges, l.surges) {

@@ -29,7 +29,7 @@ type Ledger struct {
 	apart      *antiaffinity.Index // which classes must not share a node with each other (see Apart)
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
 	assumed map[string]map[types.UID]binding
-	held    map[types.UID]int // number of slots reserved for pods that don't exist yet, by owner
+	held    map[types.UID][]*slot // the slots reserved for pods that don't exist yet, by owner, in plan order
 	// surges is the number of slots reserved for a Deployment's next pods, whichever of its ReplicaSets creates them, by Deployment.
 	surges   map[string]int
 	buffers  map[types.UID]*buffer         // CapacityBuffers
@@ -201,7 +201,7 @@ func New() *Ledger {
 		classes:  map[capacity.ClassKey]*class{},
 		apart:    antiaffinity.New(),
 		assumed:  map[string]map[types.UID]binding{},
-		held:     map[types.UID]int{},
+		held:     map[types.UID][]*slot{},
 		surges:   map[string]int{},
 		buffers:  map[types.UID]*buffer{},
 		bookings: map[types.UID]*booked.Booking{},
