@@ -27,7 +27,7 @@ const (
 var large = map[string]string{
 	"pkg/provisioning.search":    controllers,
 	"pkg/capacity/ledger.Ledger": "is one step machine; readers get an interface of their own", "pkg/capacity/ledger.node": "is a node of the ledger, whose steps change it in one place",
-	"pkg/capacity/ledger.pod":  "is a pod of the ledger, likewise",
+	"pkg/capacity/ledger.pod": "is a pod of the ledger, likewise", "pkg/capacity/ledger.class": "is a class of the ledger, likewise",
 	"pkg/capacity/guard.Guard": "is one step machine", "pkg/capacity/guard.Breaker": record,
 	"pkg/capacity/planner.run": planner, "pkg/capacity/planner.podBatch": planner, "pkg/capacity/planner/topology.Group": planner,
 	"pkg/capacity.Claim": record, "pkg/capacity.LaunchBatch": record, "pkg/capacity.Instance": record, "pkg/capacity.Class": record, "pkg/capacity.Pool": record, "pkg/capacity.PlannedNode": record,

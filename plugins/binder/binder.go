@@ -15,7 +15,6 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
-	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/reasons"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -49,7 +48,6 @@ type Ledger interface {
 	Watches(node string) bool
 	Apart(uid types.UID, c *capacity.Class, preempts bool) map[capacity.ClassKey]bool
 	Object(node string, ask *ledger.Ask, on ledger.Amounts) error
-	Refused(uid types.UID) bool
 	TurnAway(node string, ref capacity.PodRef, daemon bool)
 	Assume(uid types.UID, node string, daemon bool) error
 	Unassume(uid types.UID, node string)
@@ -113,8 +111,8 @@ const stateKey fwk.StateKey = Name
 type cycle struct {
 	ask ledger.Ask
 	pin string // the name of the only node that the pod may use; empty: it may use any
-	// refused: no plan has capacity for the pod, and none will before something changes. unplannable: no plan can be made for it.
-	refused, unplannable bool
+	// unplannable: no plan can be made for it.
+	unplannable bool
 }
 
 // Clone returns the same state, because nothing changes it after PreFilter.
@@ -146,7 +144,6 @@ func (b *Binder) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 		c.ask.Apart = b.ledger.Apart(pod.UID, class, err != nil || class.Priority >= scheduling.SystemCriticalPriority)
 	}
 	c.unplannable = err != nil
-	c.refused = len(c.ask.Apart) > 0 && b.ledger.Refused(pod.UID)
 	state.Write(stateKey, c)
 	switch {
 	case wait != "":
@@ -183,7 +180,7 @@ func (b *Binder) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		return nil
 	}
 	if err := b.ledger.Object(name, &c.ask, amounts{node, b.class}); err != nil {
-		if c.ask.DaemonSet || c.unplannable || c.refused && errors.Is(err, reasons.ErrApart) {
+		if c.ask.DaemonSet || c.unplannable {
 			b.ledger.TurnAway(name, capacity.RefOf(pod), c.ask.DaemonSet)
 		}
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())

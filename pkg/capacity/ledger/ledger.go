@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"cmp"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +24,9 @@ type Ledger struct {
 	queued     map[types.UID]*pod // the pods in state Queued
 	everyPod   pieces.List[*pod]  // all pods, for TickPods; a removed pod stays until TickPods comes to it
 	classes    map[capacity.ClassKey]*class
-	everyClass pieces.List[*class] // all classes, for TickClasses; a dropped class stays until TickClasses comes to it
-	apart      *antiaffinity.Index // which classes must not share a node with each other (see Apart)
+	everyClass pieces.List[*class]                   // all classes, for TickClasses; a dropped class stays until TickClasses comes to it
+	apart      *antiaffinity.Index                   // which classes must not share a node with each other (see Apart)
+	left       map[capacity.ClassKey]*capacity.Class // classes planned on nodes that have left the ledger since the last TickPods (see recallApart)
 	// assumed holds the pods of every profile that are between Reserve and the end of their binding, by Node name.
 	assumed map[string]map[types.UID]binding
 	held    map[types.UID][]*slot // the slots reserved for pods that don't exist yet, by owner, in plan order
@@ -36,7 +36,8 @@ type Ledger struct {
 	bookings map[types.UID]*booked.Booking // ProvisioningRequests
 	boots    map[string]*boots.Times       // how long nodes take to register, by capacity.NodeKind.Boot
 	patience Patience
-	freed    bool // a reservation was released since the last TickPods
+	freed    bool // a reservation was released since the present round of TickPods began
+	reopens  bool // one was released before, so this round plans for refused pods again
 	rejected []Rejected
 	out      Effects
 	seq      int // the highest slot.order that was given so far
@@ -200,6 +201,7 @@ func New() *Ledger {
 		queued:   map[types.UID]*pod{},
 		classes:  map[capacity.ClassKey]*class{},
 		apart:    antiaffinity.New(),
+		left:     map[capacity.ClassKey]*capacity.Class{},
 		assumed:  map[string]map[types.UID]binding{},
 		held:     map[types.UID][]*slot{},
 		surges:   map[string]int{},
@@ -268,20 +270,9 @@ func (s *slot) set(ready bool) {
 
 func byOrder(a, b *slot) int { return cmp.Compare(a.order, b.order) }
 
-// inserted adds a slot to slots in plan order.
-func inserted(slots []*slot, s *slot) []*slot {
-	i, _ := slices.BinarySearchFunc(slots, s, byOrder)
-	return slices.Insert(slots, i, s)
-}
-
-// without removes a slot from slots in plan order.
-func without(slots []*slot, s *slot) []*slot {
-	i, _ := slices.BinarySearchFunc(slots, s, byOrder)
-	if n := slices.Index(slots[i:], s); n >= 0 {
-		return slices.Delete(slots, i+n, i+n+1)
-	}
-	return slots
-}
+// inserted and without add a slot to slots in plan order, and remove it.
+func inserted(slots []*slot, s *slot) []*slot { return pieces.Insert(slots, s, byOrder) }
+func without(slots []*slot, s *slot) []*slot  { return pieces.Remove(slots, s, byOrder) }
 
 // Pending reports whether Take would return any effects.
 func (l *Ledger) Pending() bool { return !l.out.Empty() }

@@ -248,17 +248,20 @@ func (l *Ledger) Tick(now time.Time) {
 
 // TickPods is the part of Tick that is about pods. more: it has not looked at all pods yet.
 func (l *Ledger) TickPods(now time.Time) (more bool) {
-	if l.freed {
-		// Reserved capacity has become free. No cluster event tells that to refused pods, so they are planned for again here.
-		l.freed = false
-		l.Reopen(now)
-		for _, p := range l.queued {
-			p.told = "" // if they are refused for the same reason again, the scheduler has to look at them all the same
+	if l.everyPod.Begins() {
+		// Reserved capacity may have become free. No cluster event tells that to refused pods, so they are planned for again in this round.
+		l.reopens, l.freed = l.freed, false
+		if l.reopens {
+			l.recallAllUnknown()
 		}
-		l.recallAllUnknown()
+		l.recallApart()
 	}
 	var due []*pod // those for which any of the calls below has work: usually few; each piece of 5,000 pods takes a millisecond or two
 	more = l.everyPod.Next(5_000, func(p *pod) bool {
+		if l.reopens {
+			l.reopen(p, now)
+			p.told = "" // if it is refused for the same reason again, the scheduler has to look at it all the same
+		}
 		if !p.removed && l.due(p, now) {
 			due = append(due, p)
 		}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
@@ -11,13 +12,11 @@ import (
 // launched, although it may then stay unused.
 func (l *Ledger) Releasable(launched bool) []Waiting {
 	var out []Waiting
-	for _, c := range l.classes {
-		n := 0
-		for _, s := range c.slots {
-			if s.releasable(launched) {
-				n++
-			}
-		}
+	slots := map[*class]int{}
+	for s := range l.releasable(launched) {
+		slots[s.class]++
+	}
+	for c, n := range slots {
 		for _, p := range c.waiting[:min(n, len(c.waiting))] {
 			out = append(out, Waiting{Ref: p.ref, Class: c.Class, Since: p.since, arrival: p.arrival})
 		}
@@ -27,12 +26,28 @@ func (l *Ledger) Releasable(launched bool) []Waiting {
 
 // Waits reports whether Releasable would return any pods.
 func (l *Ledger) Waits(launched bool) bool {
-	for _, c := range l.classes {
-		if len(c.waiting) > 0 && slices.ContainsFunc(c.slots, func(s *slot) bool { return s.releasable(launched) }) {
+	for s := range l.releasable(launched) {
+		if len(s.class.waiting) > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// releasable yields the slots that can be dropped for one elsewhere.
+func (l *Ledger) releasable(launched bool) iter.Seq[*slot] {
+	return func(yield func(*slot) bool) {
+		for _, n := range l.nodes {
+			if n.launched && !launched {
+				continue
+			}
+			for _, s := range n.slots {
+				if s.releasable(launched) && !yield(s) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // releasable reports whether the slot can be dropped for one elsewhere: it isn't ready, no certain pod or owner has it, and it belongs to no group.

@@ -118,9 +118,13 @@ func (l *Ledger) Await(uids []types.UID) {
 // Reopen plans for refused pods again, because capacity was released. Pods in back-off keep waiting.
 func (l *Ledger) Reopen(now time.Time) {
 	for _, p := range l.pods {
-		if p.state == Refused && (p.retry.IsZero() || !now.Before(p.retry)) {
-			l.queue(p, now)
-		}
+		l.reopen(p, now)
+	}
+}
+
+func (l *Ledger) reopen(p *pod, now time.Time) {
+	if p.state == Refused && (p.retry.IsZero() || !now.Before(p.retry)) {
+		l.queue(p, now)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 // TurnAway remembers a pod that Ledger.Object kept off the node; no scheduler event would requeue it, so the ledger does:
 //
 //   - A pod of a DaemonSet is requeued whenever the node has changed: nothing is planned for it.
-//   - A pod that was rejected for anti-affinity to pods planned here, or that the ledger doesn't know, is requeued when the node leaves the
-//     ledger: from then on the scheduler's own filter says whether pods that are there reject it, and which event would change that.
-//   - A pod that the ledger doesn't know is requeued before that, too: when a reservation is released and when the node is initialized.
+//   - A pod that the ledger doesn't know is requeued when a reservation is released, when the node is initialized, and when it leaves the ledger.
+//
+// Pods that no plan has capacity for need not be remembered: see recallApart.
 func (l *Ledger) TurnAway(name string, ref capacity.PodRef, daemon bool) {
 	n, ok := l.byName[name]
 	if !ok {
@@ -49,24 +49,33 @@ func (l *Ledger) recallUnknown(n *node) {
 
 // recallAllUnknown is recallUnknown for all nodes.
 func (l *Ledger) recallAllUnknown() {
-	var keys []string
-	for key, n := range l.nodes {
-		if len(n.rejectedPods) > 0 {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		l.recallUnknown(l.nodes[key])
+	for n := range l.nodesIn(func(n *node) bool { return len(n.rejectedPods) > 0 }) {
+		l.recallUnknown(n)
 	}
 }
 
 // leave removes the node from the ledger and activates the pods that were rejected on it.
 func (l *Ledger) leave(n *node) {
 	l.recall(n)
-	for _, uid := range slices.Sorted(maps.Keys(n.rejectedPods)) {
-		l.out.Activate = append(l.out.Activate, n.rejectedPods[uid])
-	}
+	l.recallUnknown(n)
+	maps.Copy(l.left, n.meant)
 	n.rejectedPods = nil
 	delete(l.nodes, n.key)
+}
+
+// recallApart activates refused pods that had to keep apart from pods planned on nodes that have left the ledger. From now on the scheduler's own
+// filter says whether pods that are there reject them, and which event would change that; no event has told the queue of it. Thousands of such
+// pods may have been kept off each of thousands of nodes, so it isn't remembered which pod was kept off which node, and each pod is activated
+// once for all nodes that have left since the last call.
+func (l *Ledger) recallApart() {
+	found := map[*pod]bool{}
+	for _, c := range l.left {
+		for key := range l.apart.Apart(c, func(key capacity.ClassKey) bool { return len(l.classes[key].refusedPods) > 0 }) {
+			maps.Copy(found, l.classes[key].refusedPods)
+		}
+	}
+	clear(l.left)
+	for _, p := range slices.SortedFunc(maps.Keys(found), byArrival) {
+		l.out.Activate = append(l.out.Activate, p.ref)
+	}
 }

@@ -21,7 +21,7 @@ func repelling(key, app string) *capacity.Class {
 	return c
 }
 
-// A pod that can't be planned for is rejected because of anti-affinity to a pod that is planned for a node. Once that pod is bound, the
+// A pod that no plan has capacity for is rejected because of anti-affinity to a pod that is planned for a node. Once that pod is bound, the
 // scheduler's own filter has to see the other one: otherwise no event would ever requeue it.
 func TestPodsKeptApart(t *testing.T) {
 	planned, other := repelling("planned", "a"), testClass("stranger", 100, 0)
@@ -32,11 +32,8 @@ func TestPodsKeptApart(t *testing.T) {
 			_ = l.Assume("q", "n", false)
 			l.Settled("q", "n")
 		},
-		"the node goes": func(l *Ledger) { l.Uncached("n", "id", epoch) },
-		"the planned pod goes": func(l *Ledger) {
-			l.Gone("q")
-			l.Tick(epoch)
-		},
+		"the node goes":        func(l *Ledger) { l.Uncached("n", "id", epoch) },
+		"the planned pod goes": func(l *Ledger) { l.Gone("q") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := New()
@@ -49,9 +46,9 @@ func TestPodsKeptApart(t *testing.T) {
 			if why := l.Object("n", ask, cpuOf{allocatable: 1000}); why != reasons.ErrApart || !l.Refused("x") {
 				t.Fatalf("the node says %q", why)
 			}
-			l.TurnAway("n", capacity.PodRef{UID: "x"}, false)
 			l.Take()
 			end(l)
+			l.Tick(epoch)
 			comes := len(l.QueuedPods()) > 0 // planned for again, and opened later
 			for _, ref := range l.Take().Activate {
 				comes = comes || ref.UID == "x"
@@ -66,6 +63,40 @@ func TestPodsKeptApart(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// However many nodes leave the ledger between two ticks, a refused pod that had to keep off them is tried once, and no other refused pod is.
+func TestEachPodKeptApartIsTriedOnce(t *testing.T) {
+	l := New()
+	planned, kept, other := repelling("planned", "a"), testClass("kept", 100, 0), testClass("other", 100, 0)
+	kept.Labels = map[string]string{"app": "a"}
+	nodes := []string{"n0", "n1", "n2"}
+	for _, n := range nodes {
+		l.Existing(n, upAndRunning)
+		l.Submit(capacity.PodRef{UID: types.UID("on-" + n)}, planned, epoch)
+		l.Commit(n, []capacity.Placement{{Class: planned, Pod: capacity.PodRef{UID: types.UID("on-" + n)}, Node: n}}, epoch)
+	}
+	l.Submit(capacity.PodRef{UID: "kept"}, kept, epoch)
+	l.Submit(capacity.PodRef{UID: "other"}, other, epoch)
+	l.Refuse([]types.UID{"kept", "other"}, "no pool", false, epoch)
+	for i, n := range nodes {
+		uid := types.UID("on-" + n)
+		l.Pin(uid)
+		_ = l.Assume(uid, n, false)
+		if l.Take(); i > 0 {
+			l.Settled(uid, n)
+		}
+	}
+	for range 2 {
+		l.Tick(epoch)
+		if got := l.Take().Activate; len(got) != 1 || got[0].UID != "kept" {
+			t.Errorf("activated %v", got)
+		}
+		l.Settled("on-n0", "n0") // in the first round: the last node leaves
+	}
+	if l.Tick(epoch); len(l.Take().Activate) > 0 {
+		t.Error("activated again, though no node has left")
 	}
 }
 

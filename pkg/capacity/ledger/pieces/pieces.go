@@ -38,6 +38,9 @@ type List[T any] struct {
 // Add adds a value. The present round comes to it, too.
 func (l *List[T]) Add(v T) { l.all = append(l.all, v) }
 
+// Begins reports whether the next call of Next begins a round.
+func (l *List[T]) Begins() bool { return l.next == 0 }
+
 // Next calls visit for the round's next n values, in order, and forgets those for which it returns false. more: the round has values left;
 // otherwise the next call begins a new round.
 func (l *List[T]) Next(n int, visit func(T) (keep bool)) (more bool) {
