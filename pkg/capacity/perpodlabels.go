@@ -1,6 +1,8 @@
 package capacity
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -13,6 +15,17 @@ var perPodLabels = []string{
 	"batch.kubernetes.io/job-completion-index",
 	"batch.kubernetes.io/job-name", "job-name",
 	"batch.kubernetes.io/controller-uid", "controller-uid",
+}
+
+// siblingLabels are those of perPodLabels in which pods of one controller differ.
+var siblingLabels = perPodLabels[:3]
+
+// OfOnePod reports whether no two pods of a controller are of the class, because it has a label in which such pods differ.
+func (c *Class) OfOnePod() bool {
+	return slices.ContainsFunc(siblingLabels, func(label string) bool {
+		_, has := c.Labels[label]
+		return has
+	})
 }
 
 // LabelsNamed is a set of perPodLabels: those that selectors in pods' constraints name. Pods with different values of such a label are not of one

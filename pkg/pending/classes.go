@@ -204,6 +204,21 @@ func (c *Classes) Successor(pod *corev1.Pod) (*corev1.Pod, *capacity.Class, erro
 	return &next, class, err
 }
 
+// alike reports whether the pods that the pod's controller is about to create are certain to be of the pod's class. They aren't where a selector
+// tells them apart, nor where the class follows from a volume or a device that is the pod's alone.
+func (c *Classes) alike(pod *corev1.Pod, class *capacity.Class) bool {
+	if class.OfOnePod() {
+		return false
+	}
+	if !c.changes(pod) {
+		return true
+	}
+	sibling := *pod
+	sibling.UID = "" // what the pod's own claims need is remembered by its UID
+	_, next, err := c.Successor(&sibling)
+	return err == nil && next.Key == class.Key
+}
+
 // Successors returns the pods that will replace these, by owner and class. The error says why one of them, which isn't returned, has no class.
 func (c *Classes) Successors(pods []*corev1.Pod) (map[ledger.Successor][]*corev1.Pod, error) {
 	var without error

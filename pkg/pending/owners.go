@@ -48,8 +48,7 @@ func NewOwners(f informers.SharedInformerFactory) *Owners {
 }
 
 // wanted returns how many live pods the controller wants and is certain to get. It returns 0 where that is uncertain: the controller fails,
-// is paused or makes its pods one by one, or a quota may stop it half-way; and where its pods need different nodes, since the missing pods are
-// planned for as if they were like its newest pod.
+// is paused or makes its pods one by one, or a quota may stop it half-way; and where the zones of existing volumes bind its pods.
 func (o *Owners) wanted(namespace string, owner *metav1.OwnerReference) int {
 	if o.limited(namespace) {
 		return 0
@@ -152,8 +151,13 @@ func ownClass(w ledger.Waiting, pods *Pods) *capacity.Class {
 // Anticipated returns demand for the anticipated pods: those that controllers of waiting pods have still to create, each of the class of the newest
 // waiting pod of its controller. pods.Created counts a controller's live pods; held counts, by controller, the reservations that are kept for pods
 // that it has not created yet.
+//
+// It returns none for a controller whose pods are, or may be, of different classes: a pod takes only a reservation of its own class, so the others
+// would end unused, and the next plan would buy them again. The waiting pods tell (a webhook may have changed each of them in its own way), and so
+// does the newest by itself (Classes.alike).
 func Anticipated(waiting []ledger.Waiting, pods *Pods, owners *Owners, held map[types.UID]int, now time.Time) []capacity.Demand {
 	newest := map[types.UID]ledger.Waiting{}
+	mixed := map[types.UID]bool{}
 	refs := map[types.UID]*metav1.OwnerReference{}
 	var order []types.UID
 	for _, w := range waiting {
@@ -163,14 +167,20 @@ func Anticipated(waiting []ledger.Waiting, pods *Pods, owners *Owners, held map[
 		}
 		if _, ok := refs[ref.UID]; !ok {
 			order = append(order, ref.UID)
+		} else if newest[ref.UID].Class.Key != w.Class.Key {
+			mixed[ref.UID] = true
 		}
 		refs[ref.UID], newest[ref.UID] = ref, w // waiting is in order of arrival, so the newest sibling stays
 	}
 	var out []capacity.Demand
 	for _, uid := range order {
 		w := newest[uid]
-		if n := owners.wanted(w.Ref.Namespace, refs[uid]) - pods.Created(uid) - held[uid]; n > 0 {
-			out = append(out, capacity.Demand{Class: ownClass(w, pods), Owner: uid, Ahead: n})
+		if mixed[uid] {
+			continue
+		}
+		n := owners.wanted(w.Ref.Namespace, refs[uid]) - pods.Created(uid) - held[uid]
+		if class := ownClass(w, pods); n > 0 && pods.Classes.alike(class.Pod, class) {
+			out = append(out, capacity.Demand{Class: class, Owner: uid, Ahead: n})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b capacity.Demand) int { return cmp.Compare(b.Class.Priority, a.Class.Priority) })
