@@ -114,6 +114,7 @@ func (d *dovetail) introduce(ctx context.Context, cc *schedulerserverconfig.Comp
 	if p.metrics, err = d.metrics(cc, profiles[0].args, p); err != nil {
 		return err
 	}
+	tellOfFailures(sched, names(profiles), p.pending)
 	takeDownWithoutNodes(sched, names(profiles), d.reservations, d.classes)
 	if err := d.publish(ctx, profiles, liveState{
 		problem: func() error { return cmp.Or(p.external.Hold(), p.store.Problem()) }, cloud: p.provider.Status, claims: p.store.Claims, ledger: d.reservations.Summary,
@@ -148,6 +149,7 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, pro
 	d.controllers.Go(func() { p.metrics.listen(ctx) })
 	d.controllers.Go(func() { d.run(ctx, "watch for other Dovetails", p.peers.Run) })
 	whenLeading(ctx, sched, d.clock, func() {
+		p.pending.Asked()
 		d.start.Do(func() {
 			d.controllers.Go(func() {
 				if err := p.peers.Register(ctx); err != nil {

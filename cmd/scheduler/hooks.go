@@ -68,6 +68,18 @@ func takeDownWithoutNodes(sched *scheduler.Scheduler, profiles []string, reserva
 	}
 }
 
+// tellOfFailures tells package pending of pods whose scheduling cycle has failed. PostFilter, which tells the ledger of those that are demand, is not
+// called where a plugin returned an error or the cluster has no nodes.
+func tellOfFailures(sched *scheduler.Scheduler, profiles []string, pods *pending.Pods) {
+	handle := sched.FailureHandler
+	sched.FailureHandler = func(ctx context.Context, f framework.Framework, p *framework.QueuedPodInfo, status *fwk.Status, n *fwk.NominatingInfo, start time.Time) {
+		if slices.Contains(profiles, f.ProfileName()) {
+			pods.Tried(p.Pod.UID)
+		}
+		handle(ctx, f, p, status, n, start)
+	}
+}
+
 func takeDown(ctx context.Context, pod *corev1.Pod, reservations *reservations.Ledger, classes *pending.Classes) {
 	if objects.OfDaemonSet(pod) {
 		return

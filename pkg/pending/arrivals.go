@@ -181,7 +181,7 @@ func (a *Arrivals) Expected() bool {
 // pods of controllers that have none, also of those that have waited long for their turn, and pods that the scheduler hasn't come to yet.
 func (a *Arrivals) More() bool {
 	now := a.clock.Now()
-	if a.pods.newestUntried(now.Add(-admittedWindow)) {
+	if a.pods.newestUntried(now) {
 		return true
 	}
 	a.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// newcomers are the pods of our profiles that may not have had their first scheduling cycle. The lock of Pods guards them.
+// newcomers are the pods of our profiles that may not have had their first scheduling cycle. The lock of Pods guards them, but not cycles.
 type newcomers struct {
 	pods []firstSeen // pods first seen within the last arrivalPatience, and some older ones, in order of time
 	// last is when the most recent newcomer, newest, was first seen. alone: no other was within arrivalPatience before that.
@@ -15,6 +15,7 @@ type newcomers struct {
 	newest types.UID
 	alone  bool
 	begun  time.Time // when the first newcomer came after which no arrivalPatience has passed without another
+	cycles cycles
 }
 
 // firstSeen is when this process first saw a pod.
@@ -59,7 +60,7 @@ func (p *Pods) untried(after time.Time) bool {
 	pods := p.newcomers.pods
 	p.newcomers.pods = nil
 	p.mu.Unlock()
-	first := slices.IndexFunc(pods, func(one firstSeen) bool { return p.Has(one.uid) && p.reservations.Free(one.uid) })
+	first := slices.IndexFunc(pods, func(one firstSeen) bool { return p.awaitsCycle(one.uid) })
 	if first < 0 {
 		return false
 	}
@@ -69,11 +70,18 @@ func (p *Pods) untried(after time.Time) bool {
 	return true
 }
 
-// newestUntried reports whether the most recent pod has not had its first scheduling cycle, and was first seen after a time. Of equal priority, pods have
-// cycles in the order in which they came, so a scheduler that is behind hasn't come to the newest.
-func (p *Pods) newestUntried(after time.Time) bool {
+// newestUntried reports whether the most recent pod has not had its first scheduling cycle, although it came less than admittedWindow ago. Of equal
+// priority, pods have cycles in the order in which they came, so a scheduler that is behind hasn't come to the newest. One that hasn't asked for a pod
+// in arrivalPatience isn't behind: then a plugin keeps the newest out of the queue, maybe for long.
+func (p *Pods) newestUntried(now time.Time) bool {
 	p.mu.Lock()
 	uid, seen := p.newcomers.newest, p.newcomers.last
 	p.mu.Unlock()
-	return seen.After(after) && p.Has(uid) && p.reservations.Free(uid)
+	age := now.Sub(seen)
+	return age < admittedWindow && min(age, p.newcomers.cycles.since(now)) <= arrivalPatience && p.awaitsCycle(uid)
+}
+
+// awaitsCycle reports whether the pod, a newcomer, has had no scheduling cycle and is in no plan.
+func (p *Pods) awaitsCycle(uid types.UID) bool {
+	return p.Has(uid) && !p.newcomers.cycles.hasFailed(uid) && p.reservations.Free(uid)
 }
