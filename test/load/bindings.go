@@ -25,13 +25,13 @@ type Bindings struct {
 	change chan struct{} // closed and replaced when a pod is bound
 }
 
-// Binding is when a pod was seen first, and when it was seen with a node; Bound is zero before that.
+// Binding is when a pod was seen first, and when it was seen with a node; Bound is zero before that, and a bound one doesn't change.
 type Binding struct{ Seen, Bound time.Time }
 
 type group struct {
-	bound []Binding // in the order in which they were bound
-	seen  int
-	lost  int // deleted without having been bound
+	seen  []*Binding // in the order in which they were seen first
+	bound []*Binding // in the order in which they were bound
+	lost  int        // deleted without having been bound
 }
 
 // Watch begins to record. of says to which group a pod belongs; nil: all are of the group "".
@@ -76,14 +76,14 @@ func (b *Bindings) observe(pod *corev1.Pod, now time.Time) {
 	if p == nil {
 		p = &Binding{Seen: now}
 		b.pods[pod.UID] = p
-		g.seen++
+		g.seen = append(g.seen, p)
 	}
 	if pod.Spec.NodeName == "" || !p.Bound.IsZero() {
 		return
 	}
 	p.Bound = now
 	b.placed[pod.Name] = true
-	g.bound = append(g.bound, *p)
+	g.bound = append(g.bound, p)
 	close(b.change)
 	b.change = make(chan struct{})
 }
@@ -118,16 +118,17 @@ func (b *Bindings) Count(name string) (seen, bound, lost int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g := b.group(name)
-	return g.seen, len(g.bound), g.lost
+	return len(g.seen), len(g.bound), g.lost
 }
 
-// Between returns the pods of a group that were bound and that were seen first in that time, in the order in which they were bound.
+// Between returns all pods of a group that were seen first in that time, in that order. Bound is zero for those that wait and for those that were
+// deleted without having been bound: leaving them out would leave out the slowest.
 func (b *Bindings) Between(name string, from, to time.Time) (out []Binding) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, one := range b.group(name).bound {
+	for _, one := range b.group(name).seen {
 		if !one.Seen.Before(from) && one.Seen.Before(to) {
-			out = append(out, one)
+			out = append(out, *one)
 		}
 	}
 	return out

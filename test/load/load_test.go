@@ -1,6 +1,7 @@
 package load
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -55,8 +56,16 @@ func TestBindings(t *testing.T) {
 	if seen, bound, lost := b.Count("b"); seen != 1 || bound != 1 || lost != 0 {
 		t.Errorf("b: %d seen, %d bound, %d lost", seen, bound, lost)
 	}
-	if got := b.Between("a", begin, begin.Add(time.Second)); len(got) != 1 || got[0].Bound.Sub(got[0].Seen) != time.Second {
-		t.Errorf("bound: %v", got)
+	// 1 was bound, 3 waits; 2 was deleted while it waited.
+	if got, want := b.Between("a", begin, begin.Add(time.Second)), []Binding{{begin, begin.Add(time.Second)}, {Seen: begin}}; !slices.Equal(got, want) {
+		t.Errorf("at first came %v, want %v", got, want)
+	}
+	if got, want := b.Between("a", begin.Add(time.Second), begin.Add(time.Hour)), []Binding{{Seen: begin.Add(time.Minute)}}; !slices.Equal(got, want) {
+		t.Errorf("then came %v, want %v", got, want)
+	}
+	b.observe(pod("3", "a", "n"), begin.Add(time.Hour))
+	if got := b.Between("a", begin, begin.Add(time.Second)); len(got) != 2 || got[1].Bound.Sub(got[1].Seen) != time.Hour {
+		t.Errorf("the slowest pod came in that time, too: %v", got)
 	}
 	if last, err := b.Until(t.Context(), "a", 1, nil); err != nil || !last.Equal(begin.Add(time.Second)) {
 		t.Errorf("the last was bound at %s: %v", last, err)

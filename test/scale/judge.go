@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dovetail-scheduler/dovetail/test/cluster"
@@ -12,11 +13,24 @@ import (
 func (s *system) judge(ctx context.Context, scheduler *cluster.SchedulerProcess, seen *load.Bindings, at *point, created int) {
 	ctx, cancel := context.WithTimeout(ctx, s.set.patience) // on a slow computer many pods of the load wait behind the burst
 	defer cancel()
-	_, err := seen.Until(ctx, forLoad, created, func() error { return s.failed(scheduler) })
+	if err := at.settle(ctx, seen, created, func() error { return s.failed(scheduler) }); err != nil {
+		at.wrong("%v", err)
+	}
+}
+
+// settle waits until the pods of the load are bound, and takes the times of those that came before the burst and during it only then: the ones
+// that wait longest aren't bound yet when that time ends. It returns an error if some are never bound.
+func (p *point) settle(ctx context.Context, seen *load.Bindings, created int, failed func() error) (err error) {
+	_, _, lost := seen.Count(forLoad)
+	if n := created - lost; n > 0 {
+		_, err = seen.Until(ctx, forLoad, n, failed)
+	}
+	p.steady, p.bursting = seen.Between(forLoad, p.before.from, p.before.to), seen.Between(forLoad, p.during.from, p.during.to)
 	_, bound, lost := seen.Count(forLoad)
 	if why := missing(bound, lost, created); why != "" {
-		at.wrong("%s (%v)", why, err)
+		return errors.Join(errors.New(why), err)
 	}
+	return nil
 }
 
 // missing describes pods that were lost, or that wait although the load has ended; "" if there are none.

@@ -97,8 +97,8 @@ func (s *system) change(ctx context.Context, how string, leader, standby *cluste
 // firstSeen returns when the first of the pods was bound that came since a time: only the new leader can have done that.
 func firstSeen(ctx context.Context, seen *load.Bindings, since time.Time, standby *cluster.SchedulerProcess) (time.Time, error) {
 	for {
-		if bound := seen.Between(forLoad, since, time.Now()); len(bound) > 0 {
-			return bound[0].Bound, nil
+		if first := firstBound(seen.Between(forLoad, since, time.Now())); !first.IsZero() {
+			return first, nil
 		}
 		if err := standby.Failed(); err != nil {
 			return time.Time{}, err
@@ -109,4 +109,14 @@ func firstSeen(ctx context.Context, seen *load.Bindings, since time.Time, standb
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// firstBound returns when the first of the pods was bound, or zero.
+func firstBound(pods []load.Binding) (first time.Time) {
+	for _, p := range pods {
+		if !p.Bound.IsZero() && (first.IsZero() || p.Bound.Before(first)) {
+			first = p.Bound
+		}
+	}
+	return first
 }

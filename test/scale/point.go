@@ -28,9 +28,11 @@ type point struct {
 	started, startCPU time.Duration
 	// heap is the memory in use then, resident and peak what the process had after the load, and at most.
 	heap, resident, peak float64
-	// steady and bursting are pods of the load, before the burst and during it; attempts are the scheduler's own histogram, before the burst.
+	// before and during are the times before the burst and until its last pod was bound, steady and bursting all pods of the load that came then.
+	before, during   span
 	steady, bursting []load.Binding
-	attempts         *scrape.Histogram
+	// attempts are the scheduler's own histogram, before the burst.
+	attempts *scrape.Histogram
 	// cpu in seconds and requests are of a pod of the load, before the burst.
 	cpu, requests float64
 	// burst is how long it took until all pods of the burst were bound, machines how many instances were launched for them.
@@ -40,6 +42,9 @@ type point struct {
 	planning, verifying, evaluations *scrape.Histogram
 	problems                         []string
 }
+
+// span is a time in which pods come.
+type span struct{ from, to time.Time }
 
 func (p *point) wrong(format string, args ...any) {
 	problem := fmt.Sprintf(format, args...)
@@ -208,7 +213,7 @@ func (s *system) bear(ctx context.Context, scheduler *cluster.SchedulerProcess, 
 		return nil, err
 	}
 	_, later, _ := seen.Count(forLoad)
-	at.steady = seen.Between(forLoad, begun, time.Now().Add(-time.Second))
+	at.before = span{begun, time.Now()}
 	last, err := scrape.Look(ctx, scheduler)
 	if err != nil {
 		return nil, err
@@ -278,7 +283,7 @@ func (s *system) burst(ctx context.Context, scheduler *cluster.SchedulerProcess,
 		return err
 	}
 	at.burst, at.machines = last.Sub(begun), len(s.EC2.Instances())-launched
-	at.bursting = seen.Between(forLoad, begun, last)
+	at.during = span{begun, last}
 	now, err := scrape.Look(ctx, scheduler)
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/dovetail-scheduler/dovetail/test/load"
 )
@@ -123,17 +122,21 @@ func summaries(parts []*part) (out []string) {
 	return out
 }
 
-// quantile returns a quantile of the times from seen to bound, in seconds.
+// quantile returns a quantile of the times from seen to bound, in seconds. Pods that were never bound took longer than any other.
 func quantile(of []load.Binding, q float64) float64 {
 	if len(of) == 0 {
 		return math.NaN()
 	}
-	var times []time.Duration
+	var times []float64
 	for _, b := range of {
-		times = append(times, b.Bound.Sub(b.Seen))
+		if b.Bound.IsZero() {
+			times = append(times, math.Inf(1))
+			continue
+		}
+		times = append(times, b.Bound.Sub(b.Seen).Seconds())
 	}
 	slices.Sort(times)
-	return times[min(len(times)-1, int(q*float64(len(times))))].Seconds()
+	return times[min(len(times)-1, int(q*float64(len(times))))]
 }
 
 func whole(v float64) string     { return fmt.Sprintf("%.0f", v) }

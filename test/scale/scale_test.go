@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"io"
 	"math"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/test/ec2"
@@ -52,6 +56,73 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
+}
+
+// The pods that wait longest are bound only after the time in which they came.
+func TestSlowPodsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fake.NewClientset()
+		ctx, stop := context.WithCancel(t.Context())
+		defer synctest.Wait() // informers end
+		defer stop()
+		seen, err := load.Watch(ctx, api, func(p *corev1.Pod) string { return p.Labels[labelFor] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := api.CoreV1().Pods(metav1.NamespaceDefault)
+		come := func(names ...string) span {
+			begun := time.Now()
+			for _, name := range names {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{labelFor: forLoad}}}
+				if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+			<-time.After(time.Second)
+			return span{begun, time.Now()}
+		}
+		bind := func(name string) {
+			pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+			if err == nil {
+				pod.Spec.NodeName = "node"
+				_, err = pods.Update(ctx, pod, metav1.UpdateOptions{})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		at := &point{before: come("slow", "slower")}
+		at.during = come("slowest")
+		time.AfterFunc(8*time.Second, func() { bind("slow") })
+		time.AfterFunc(18*time.Second, func() { bind("slower") })
+		time.AfterFunc(39*time.Second, func() { bind("slowest") })
+		never := func() error { return nil }
+		if err := at.settle(ctx, seen, 3, never); err != nil {
+			t.Error(err)
+		}
+		for name, tc := range map[string]struct {
+			of   []load.Binding
+			q    float64
+			want float64
+		}{"before, p0": {at.steady, 0, 10}, "before, p99": {at.steady, 0.99, 20}, "during": {at.bursting, 0.5, 40}} {
+			if got := quantile(tc.of, tc.q); got != tc.want {
+				t.Errorf("%s: %g s, want %g", name, got, tc.want)
+			}
+		}
+
+		at.before = come("deleted")
+		if err := pods.Delete(ctx, "deleted", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		begun := time.Now()
+		if err := at.settle(ctx, seen, 4, never); err == nil || err.Error() != "1 of 4 pods ended without having been bound" {
+			t.Errorf("a pod was deleted while it waited: %v", err)
+		}
+		if took := time.Since(begun); took > 0 || !math.IsInf(quantile(at.steady, 0.5), 1) {
+			t.Errorf("after %s the pod that was deleted counts %g s", took, quantile(at.steady, 0.5))
+		}
+	})
 }
 
 func TestNeedless(t *testing.T) {
