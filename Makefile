@@ -7,7 +7,7 @@
 # make scenes   runs the whole program under virtual time in worlds written by hand, a day each: lasting faults, and
 #               everyday events that must pause nothing; SCENE=name
 # make burst    measures what bursts of pods cost, compared with one plan that knows all pods, and how long they take; BASELINE=another scheduler's
-#               binary, PAIRS=1, BURST_PODS=100,300, BURST_RATES=25,100,500, BURST=name
+#               binary, PAIRS=1, BURST_PODS=100,300, BURST_RATES=25,100,500, BURST=name; JUDGE=false: no figure fails it
 # make soak     keeps 2,000 nodes busy for ten minutes: memory, goroutines, queues, requests per pod; SOAK_NODES, SOAK_MINUTES
 # make scale    measures the scheduler with thousands of nodes, on a real API server and on one in memory (40 minutes, 20 GiB): latencies, planning,
 #               memory, requests, a leader change, and what grows faster than the cluster; PART=api-server, NODES=1000,5000,
@@ -135,9 +135,9 @@ bench:
 	@go test -bench . -timeout 90m ./test/bench/... | go run ./test/bench/table
 
 burst:
-	$(say) 'burst: about ten minutes, and as long again with a baseline (BASELINE, PAIRS, BURST_PODS, BURST_RATES, BURST)'
+	$(say) 'burst: about ten minutes, and as long again with a baseline (BASELINE, PAIRS, BURST_PODS, BURST_RATES, BURST, JUDGE)'
 	@go run ./test/burst $(if $(BASELINE),-baseline $(BASELINE)) $(if $(PAIRS),-pairs $(PAIRS)) $(if $(BURST_PODS),-pods $(BURST_PODS)) \
-	  $(if $(BURST_RATES),-rates $(BURST_RATES)) $(if $(BURST),-only $(BURST))
+	  $(if $(BURST_RATES),-rates $(BURST_RATES)) $(if $(BURST),-only $(BURST)) $(if $(JUDGE),-judge=$(JUDGE))
 
 HISTORIES ?= 20
 SEED ?= 1

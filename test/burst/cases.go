@@ -22,7 +22,7 @@ type arrival struct {
 	workloads []workload
 	// perSecond is the controllers' limit of requests.
 	perSecond int
-	// apart is the time between two Deployments; zero: all are created at once.
+	// apart is the time between two Deployments; zero: all are created at once (judge.go says what that is).
 	apart time.Duration
 	// sequence: one workload's pods are created after the other's.
 	sequence bool
@@ -45,14 +45,20 @@ func (a *arrival) pods() (n int) {
 	return n
 }
 
-// arrivals returns the bursts of the given sizes and rates, and those that have a size of their own.
-func arrivals(sizes, rates []int) (out []arrival) {
+// arriving is for how many seconds the pods of a burst may arrive.
+const arriving = 50
+
+// arrivals returns the bursts of the given sizes and rates, and those that have a size of their own. left are the names of those whose pods would
+// arrive for too long.
+func arrivals(sizes, rates []int) (out []arrival, left []string) {
 	for _, rate := range rates {
 		for _, n := range sizes {
-			if n > 40*rate { // it would take longer than one has patience for
+			name := fmt.Sprintf("mixed-%d-at-%d", n, rate)
+			if n > arriving*rate {
+				left = append(left, name)
 				continue
 			}
-			out = append(out, arrival{name: fmt.Sprintf("mixed-%d-at-%d", n, rate), workloads: mixed(n, uint64(n)), perSecond: rate})
+			out = append(out, arrival{name: name, workloads: mixed(n, uint64(n)), perSecond: rate})
 		}
 	}
 	n, rate := slices.Min(sizes), slices.Max(rates)
@@ -76,7 +82,7 @@ func arrivals(sizes, rates []int) (out []arrival) {
 		arrival{name: fmt.Sprintf("ten-small-at-%d", slow), workloads: small(10, 80), perSecond: slow},
 		arrival{name: fmt.Sprintf("ten-small-at-%d", rate), workloads: small(10, 81), perSecond: rate},
 		arrival{name: "six-in-160ms", workloads: same(6), perSecond: 100, apart: 32 * time.Millisecond},
-	)
+	), left
 }
 
 // lone is a pod that comes alone.

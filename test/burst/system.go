@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,9 +47,10 @@ type side struct {
 type outcome struct {
 	cost      float64 // $/h of the instances that live in the end
 	instances int
-	ended     int // instances that were launched and have ended
+	ended     int // instances that were launched and have ended, although nothing disrupts them
 	fleets    int // calls of CreateFleet
-	bound     time.Duration
+	// created and bound are how long it took until all Deployments existed, and until all pods were bound.
+	created, bound time.Duration
 	// decided is the time from the first scheduling cycle that failed to the first CreateFleet.
 	decided time.Duration
 }
@@ -86,7 +89,8 @@ func (s *side) run(ctx context.Context, dir string, a *arrival) (out outcome, er
 		return out, err
 	}
 	begin := time.Now()
-	if err := a.create(ctx, box); err != nil {
+	out.created, err = a.create(ctx, func(ctx context.Context, d *appsv1.Deployment) error { return box.Create(ctx, d) })
+	if err != nil {
 		return out, err
 	}
 	last, err := watched.Until(ctx, "", a.pods(), box.Failed)
@@ -173,21 +177,25 @@ func control(ctx context.Context, box *sandbox.Sandbox, a *arrival) error {
 	return nil
 }
 
-// create creates the Deployments.
-func (a *arrival) create(ctx context.Context, box *sandbox.Sandbox) error {
+// create creates the Deployments, and returns after what time all of them existed. In a sequence their order counts, so one is created after another.
+func (a *arrival) create(ctx context.Context, create func(context.Context, *appsv1.Deployment) error) (time.Duration, error) {
+	begin := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	if a.sequence {
+		group.SetLimit(1)
+	}
 	for i := range a.workloads {
-		if i > 0 && a.apart > 0 {
+		group.Go(func() error {
 			select {
 			case <-ctx.Done():
 				return context.Cause(ctx)
-			case <-time.After(a.apart):
+			case <-time.After(time.Until(begin.Add(time.Duration(i) * a.apart))):
 			}
-		}
-		if err := box.Create(ctx, a.workloads[i].deployment()); err != nil {
-			return err
-		}
+			return create(ctx, a.workloads[i].deployment())
+		})
 	}
-	return nil
+	err := group.Wait()
+	return time.Since(begin), err
 }
 
 // newClient returns a client that makes so many requests per second; negative: as many as it likes.
