@@ -30,19 +30,27 @@ type crowded struct {
 	gated  []*corev1.Pod // planned for nodes that are being launched
 	opened []*corev1.Pod // planned for nodes that exist: they may be bound
 	kind   func(*corev1.Pod)
+	app    string   // of the largest class
+	booted []string // the nodes that exist
+	claims []string // those that are being launched
 }
 
 // BenchmarkGrowth measures what a scheduling cycle asks of the ledger, and for how long the launcher's steps hold its lock, in clusters that
 // the other benchmarks don't have: every pod is a class of its own (Spark executors, workflows); half of the pods are of one class;
-// pods that keep apart from each other, of which as many were refused as nodes boot. p50-us, p99-us and p99.9-us are of one call.
+// pods that keep apart from each other, of which as many were refused as nodes boot. The steps that change much at once are among them: a node that
+// fails, one whose pods have to wait again, a reservation that becomes free, all pods refused and queued. p50-us, p99-us and p99.9-us are of one call.
 func BenchmarkGrowth(b *testing.B) {
 	n := *growthPods
 	for _, world := range []struct {
 		name string
 		fill func(*crowded)
 	}{
-		{"classes", func(c *crowded) { c.fill(n, func(i int) string { return fmt.Sprintf("job-%d", i) }) }},
+		{"classes", func(c *crowded) {
+			c.app = "job-1"
+			c.fill(n, func(i int) string { return fmt.Sprintf("job-%d", i) })
+		}},
 		{"class", func(c *crowded) {
+			c.app = "array"
 			c.fill(n/2, func(int) string { return "array" })
 			c.fill(n/2, func(i int) string { return fmt.Sprintf("other-%d", i%20) })
 		}},
@@ -75,9 +83,14 @@ func (c *crowded) fill(n int, app func(i int) string) {
 	}
 	name := fmt.Sprintf("fill-%d", c.seq)
 	c.plan(name+"-booting", gated, max(1, len(gated)/podsPerNode))
-	c.planExisting(name+"-there", opened, max(1, len(opened)/podsPerNode), ledger.NodeStatus{Managed: true, Registered: true, Ready: true})
+	c.planExisting(name+"-there", opened, max(1, len(opened)/podsPerNode), ready)
+	for i := range max(1, len(gated)/podsPerNode) {
+		c.claims = append(c.claims, fmt.Sprintf("%s-booting-%d", name, i))
+	}
 	c.gated, c.opened = append(c.gated, gated...), append(c.opened, opened...)
 }
+
+var ready = ledger.NodeStatus{Managed: true, Registered: true, Ready: true}
 
 // planExisting reserves capacity for the pods on existing nodes.
 func (c *crowded) planExisting(prefix string, pods []*corev1.Pod, nodes int, status ledger.NodeStatus) {
@@ -88,7 +101,9 @@ func (c *crowded) planExisting(prefix string, pods []*corev1.Pod, nodes int, sta
 	placements := c.placements(prefix, pods, nodes)
 	c.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		for i := range nodes {
-			l.Existing(fmt.Sprintf("%s-%d", prefix, i), status)
+			node := fmt.Sprintf("%s-%d", prefix, i)
+			l.Existing(node, status)
+			c.booted = append(c.booted, node)
 		}
 		l.Commit(prefix, placements, now)
 	})
@@ -97,7 +112,7 @@ func (c *crowded) planExisting(prefix string, pods []*corev1.Pod, nodes int, sta
 // keepApart adds nodes that boot, each with a reservation for a pod that keeps apart from its like, and as many such pods that were refused.
 func (c *crowded) keepApart(n int) {
 	c.Helper()
-	c.kind = kinds[3].shape
+	c.kind, c.app = kinds[3].shape, "apart"
 	var planned, refused []*corev1.Pod
 	for range n {
 		planned, refused = append(planned, c.pod("apart", "100m", c.kind)), append(refused, c.pod("apart", "100m", c.kind))
@@ -110,23 +125,7 @@ func (c *crowded) keepApart(n int) {
 	}
 	c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Refuse(uids, "the pool's limit is reached", false, now) })
 	c.gated, c.opened = planned, planned
-	for _, p := range refused[:min(100, n)] { // as their cycles would
-		ask := &ledger.Ask{UID: p.UID, Class: c.class(p), Apart: c.reservations.Apart(p.UID, c.class(p), false)}
-		for i := range n {
-			if node := fmt.Sprintf("booting-%d", i); c.reservations.Object(node, ask, nothing{}) != nil {
-				c.reservations.TurnAway(node, refOf(p), false)
-			}
-		}
-	}
 }
-
-// nothing is a node without pods and without limits.
-type nothing struct{}
-
-func (nothing) Requested(corev1.ResourceName) int64   { return 0 }
-func (nothing) Allocatable(corev1.ResourceName) int64 { return 1 << 60 }
-func (nothing) Volumes(string) int64                  { return 0 }
-func (nothing) Daemon(string) bool                    { return true }
 
 // measure runs a benchmark for each of the calls.
 func (c *crowded) measure(b *testing.B) {
@@ -142,6 +141,15 @@ func (c *crowded) measure(b *testing.B) {
 			forget()
 		}
 		p := fresh(i)
+		used = append(used, p)
+		return func() { c.provision.PostFilter(ctx, nil, p, framework.NewDefaultNodeToStatus()) }
+	})
+	forget()
+	c.each(b, "PostFilter-largest", func(int) func() { // of the largest class
+		if len(used) == batch {
+			forget()
+		}
+		p := c.pod(c.app, "100m", c.kind)
 		used = append(used, p)
 		return func() { c.provision.PostFilter(ctx, nil, p, framework.NewDefaultNodeToStatus()) }
 	})
@@ -191,8 +199,38 @@ func (c *crowded) measure(b *testing.B) {
 	} {
 		c.each(b, name, func(int) func() { return func() { c.reservations.Step(part) } })
 	}
-	c.each(b, "QueuedPods", func(int) func() {
-		return func() { c.reservations.Read(func(l ledger.Reader) { l.QueuedPods() }) }
+	c.each(b, "RoomAppeared", func(int) func() {
+		return func() { c.reservations.Read(func(l ledger.Reader) { l.Waits(true) }) }
+	})
+	c.each(b, "TickPods-freed", func(i int) func() {
+		p := fresh(i)
+		c.plan(fmt.Sprintf("freed-%d", i), []*corev1.Pod{p}, 1)
+		c.gone([]*corev1.Pod{p})
+		return func() { c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.TickPods(now) }) }
+	})
+	c.each(b, "pods-wait-again", func(i int) func() { // the node isn't Ready any more
+		return c.changes(i, ledger.NodeStatus{Managed: true, Registered: true})
+	})
+	c.each(b, "pods-wait-no-more", func(i int) func() {
+		node := c.booted[i%len(c.booted)]
+		c.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+			l.Cached(node, ledger.NodeStatus{Managed: true, Registered: true}, now)
+		})
+		return c.changes(i, ready)
+	})
+	c.each(b, "commit-20-pods-ahead", func(i int) func() { // that their controller has yet to create
+		prefix, p := fmt.Sprintf("ahead-%d", i), fresh(0)
+		placements := make([]capacity.Placement, 20)
+		for j := range placements {
+			placements[j] = capacity.Placement{Class: c.class(p), Owner: types.UID(prefix), Node: prefix}
+		}
+		return func() {
+			c.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+				l.AddNode(prefix, &capacity.Node{}, nil, true, now)
+				l.Commit(prefix, placements, now)
+				l.AllSlots([]string{prefix})
+			})
+		}
 	})
 	c.each(b, "commit-20-pods", func(i int) func() {
 		var pods []*corev1.Pod
@@ -209,6 +247,54 @@ func (c *crowded) measure(b *testing.B) {
 			})
 		}
 	})
+	c.each(b, "claim-fails", func(i int) func() {
+		if len(c.claims) == 0 {
+			prefix := fmt.Sprintf("fails-%d", i)
+			c.plan(prefix, []*corev1.Pod{c.pod(c.app, "100m", c.kind)}, 1)
+			c.claims = append(c.claims, prefix+"-0")
+		}
+		claim := c.claims[0]
+		c.claims = c.claims[1:]
+		return func() {
+			c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.ClaimGone(claim, "it was terminated", false, now) })
+		}
+	})
+	c.each(b, "node-gone", func(i int) func() { // and the next tick, which tries refused pods that its pods kept off
+		node := c.booted[i%len(c.booted)]
+		c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Existing(node, ready) })
+		return func() {
+			c.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+				l.Uncached(node, "", now)
+				l.TickPods(now)
+			})
+		}
+	})
+	var queued []types.UID // all pods that have lost their reservations, and as many as there are in the world
+	for i := range *growthPods {
+		p := c.pod(fmt.Sprintf("queued-%d", i%20_000), "100m", c.kind)
+		c.reservations.Submit(refOf(p), c.class(p))
+		queued = append(queued, p.UID)
+	}
+	c.each(b, "QueuedPods", func(int) func() {
+		return func() { c.reservations.Read(func(l ledger.Reader) { l.QueuedPods() }) }
+	})
+	c.each(b, "Refuse-1000-pods", func(i int) func() {
+		uids := queued[i*1000%len(queued):][:1000]
+		return func() {
+			c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Refuse(uids, "the pool's limit is reached", true, now) })
+		}
+	})
+	c.each(b, "Changed", func(int) func() {
+		return func() { c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) }) }
+	})
+}
+
+// changes returns the step that tells the ledger of a node's new status.
+func (c *crowded) changes(i int, status ledger.NodeStatus) func() {
+	node := c.booted[i%len(c.booted)]
+	return func() {
+		c.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Cached(node, status, now) })
+	}
 }
 
 // each runs a benchmark of calls that prepare makes, without the time that it takes to make them.
