@@ -77,7 +77,9 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 	again := func() []ledger.Waiting {
 		w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Refuse([]types.UID{"u0", "u1"}, "no", false, now)
-			l.Reopen(now)
+			l.Changed()
+			for l.TickPods(now) {
+			}
 		})
 		waiting, _ := w.parts.demand.Gatherer.Gather(t.Context())
 		return waiting
@@ -134,7 +136,9 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	class, _ = w.pending.Classes.Class(plain)
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Refuse([]types.UID{"u1"}, "no", false, now)
-		l.Reopen(now)
+		l.Changed()
+		for l.TickPods(now) {
+		}
 	})
 	w.reservations.Submit(capacity.RefOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
 	if got, _ := w.parts.demand.Gatherer.Gather(t.Context()); len(got) != 1 || got[0].Class.Key != class.Key {
@@ -184,7 +188,11 @@ func TestRefusedGangRests(t *testing.T) {
 	}
 	m.Rounds.Round(t.Context())
 	// The members' own back-off ends, and no pool has changed: only the gang's is left.
-	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Relieved(now) })
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+		l.Relieved()
+		for l.TickPods(now) {
+		}
+	})
 	if n := len(w.queued()); n != 2 {
 		t.Fatalf("%d pods are queued, want both that were refused", n)
 	}

@@ -32,7 +32,11 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 func (w *world) hears() bool {
 	select {
 	case <-w.parts.Triggers.OfferingsChanged():
-		w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
+		w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
+			l.Changed()
+			for l.TickPods(now) {
+			}
+		})
 		return true
 	default:
 		return false

@@ -41,20 +41,15 @@ func (ef *Effects) Serve(ctx context.Context) {
 		case <-ef.reservations.Wake():
 		case <-ef.triggers.changed:
 			ef.triggers.gangsAnew.Store(true)
-			ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Changed(now) })
+			ef.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Changed() })
+			ef.inPieces((*ledger.Ledger).TickPods)
 		case <-tick.C():
 			ef.lookAtLog()
-			for more := true; more; { // the lock is released in between, because each step looks at many pods
-				ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = l.TickPods(now) })
-			}
-			for more := true; more; {
-				ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = l.TickClasses(now) })
-			}
-			for more := true; more; {
-				ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = l.TickNodes(now) })
-			}
-			ef.later()
 			ef.relieve()
+			ef.inPieces((*ledger.Ledger).TickPods)
+			ef.inPieces((*ledger.Ledger).TickClasses)
+			ef.inPieces((*ledger.Ledger).TickNodes)
+			ef.later()
 			ef.pending.Reconcile()
 			if ef.pending.Classes.Devices().Tend() {
 				ef.triggers.Changed()
@@ -104,6 +99,13 @@ func (ef *Effects) effects(ctx context.Context) {
 	}
 }
 
+// inPieces makes steps until there is none left. The lock is released in between, because each step looks at many pods.
+func (ef *Effects) inPieces(step func(*ledger.Ledger, time.Time) (more bool)) {
+	for more := true; more; {
+		ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { more = step(l, now) })
+	}
+}
+
 // later submits pods that were left to preemption first. Those for which preemption has chosen victims are left out of plans as long as the
 // victims may take to end (withoutNominees).
 func (ef *Effects) later() {
@@ -121,6 +123,6 @@ func (ef *Effects) relieve() {
 		return n
 	}
 	if ef.relief.Due(ef.clock.Now(), inFlight) {
-		ef.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Relieved(now) })
+		ef.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Relieved() })
 	}
 }

@@ -141,6 +141,6 @@ func TestEarlyPodsEvictNobody(t *testing.T) {
 		}
 		l.Submit(a, c, now) // it hears
 		now = now.Add(time.Minute)
-		l.Reopen(now)
+		changed(l, now)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -11,6 +12,33 @@ import (
 )
 
 var usualPatience = boots.UsualPatience
+
+// reopen, changed and relieved are a round of TickPods after reserved capacity was released, and after Changed and Relieved.
+func reopen(l *Ledger, now time.Time) {
+	l.next.freed = true
+	for l.TickPods(now) {
+	}
+}
+
+func changed(l *Ledger, now time.Time) {
+	l.Changed()
+	for l.TickPods(now) {
+	}
+}
+
+func relieved(l *Ledger, now time.Time) {
+	l.Relieved()
+	for l.TickPods(now) {
+	}
+}
+
+func set(pods []*pod) map[*pod]bool {
+	out := map[*pod]bool{}
+	for _, p := range pods {
+		out[p] = true
+	}
+	return out
+}
 
 // check returns what is inconsistent in the ledger, or nil.
 func check(l *Ledger) error {
@@ -54,6 +82,9 @@ func check(l *Ledger) error {
 				return fmt.Errorf("class %s: slot #%d: free is %v", key, s.order, s.free)
 			}
 		}
+		if !slices.IsSortedFunc(c.open, bySince) {
+			return fmt.Errorf("class %s: open pods out of order", key)
+		}
 		if !slices.Equal(ready, c.free) {
 			return fmt.Errorf("class %s: lists %d slots as ready and free, has %d", key, len(c.free), len(ready))
 		}
@@ -67,7 +98,7 @@ func check(l *Ledger) error {
 				lists[state][p] = true
 			}
 		}
-		for state, list := range map[State]map[*pod]bool{Queued: c.queued, Open: c.open, Refused: c.refusedPods} {
+		for state, list := range map[State]map[*pod]bool{Queued: c.queued, Open: set(c.open), Refused: c.refusedPods} {
 			if len(list)+len(lists[state.String()]) > 0 && !maps.Equal(list, lists[state.String()]) {
 				return fmt.Errorf("class %s: lists %d pods as %s, has %d", key, len(list), state, len(lists[state.String()]))
 			}

@@ -202,7 +202,7 @@ func (h holders) slotsOf(n *node) []capacity.Slot {
 // of returns a pod for each slot of the class that isn't reserved for an owner: the pod that is pinned to it, or one that is entitled to a
 // slot of the class, ready slots going to open pods.
 func (h holders) of(c *class) map[*slot]*pod {
-	entitled := append(slices.SortedFunc(maps.Keys(c.open), byArrival), c.waiting...)
+	entitled := append(slices.SortedFunc(slices.Values(c.open), byArrival), c.waiting...)
 	out := make(map[*slot]*pod, len(c.slots))
 	for _, ready := range []bool{true, false} {
 		for _, s := range c.slots {

@@ -89,7 +89,7 @@ func TestAChangeEndsTheBackoffOfRefusals(t *testing.T) {
 	if len(l.QueuedPods()) > 0 {
 		l.Refuse([]types.UID{"u"}, "the pool's limit is reached", true, now)
 	}
-	l.Changed(now)
+	changed(l, now)
 	l.Tick(now.Add(backoff.First))
 	if len(l.QueuedPods()) != 1 {
 		t.Error("not planned for after the limit was raised")

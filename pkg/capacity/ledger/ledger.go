@@ -36,12 +36,13 @@ type Ledger struct {
 	bookings map[types.UID]*booked.Booking // ProvisioningRequests
 	boots    map[string]*boots.Times       // how long nodes take to register, by capacity.NodeKind.Boot
 	patience Patience
-	freed    bool // a reservation was released since the present round of TickPods began
-	reopens  bool // one was released before, so this round plans for refused pods again
-	rejected []Rejected
-	out      Effects
-	seq      int // the highest slot.order that was given so far
-	arrivals int // number of pods and nodes added so far
+	// Why the next round of TickPods plans for refused pods again, and why the present one does.
+	next, round anew
+	changes     int // how often Changed was called
+	rejected    []Rejected
+	out         Effects
+	seq         int // the highest slot.order that was given so far
+	arrivals    int // number of pods and nodes added so far
 }
 
 // Effects are what the caller has to do after one or more events.
@@ -138,15 +139,17 @@ type class struct {
 	next     time.Time // failures before this time are not added to failed: they happened together with the last one
 	refused  int       // consecutive plans without capacity for it, for a reason that may pass by itself
 	patient  time.Time // refusals before this time are not added to refused: they belong to the same plan
+	changes  int       // the value of Ledger.changes when refused was last counted
 	lost     int       // how often in a row nodes that its pods were bound to never registered; nodes that fail together count once
 	lostWhy  string    // what happened to the most recent of these nodes
 	rest     time.Time // once lost is 2 or more, no node is planned for new pods of the class before this time
 	gone     bool      // it isn't in Ledger.classes any more
 	placed   int       // how often a pod of the class was assumed
 	caughtUp int       // the value of placed when catchUp last looked at the class
-	// Its pods in the states Queued, Open (those that have no slot yet) and Refused, so that no step has to look for them among all pods.
-	queued, open, refusedPods map[*pod]bool
-	free                      []*slot // the ready slots that have neither a pod nor an owner, in plan order
+	// Its pods in the states Queued, Refused and Open, so that no step has to look for them among all pods.
+	queued, refusedPods map[*pod]bool
+	open                []*pod  // those that have no slot yet, in the order of bySince
+	free                []*slot // the ready slots that have neither a pod nor an owner, in plan order
 }
 
 type slot struct {

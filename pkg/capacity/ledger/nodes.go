@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -301,11 +300,8 @@ func (l *Ledger) unready(slots ...*slot) {
 		first[s.class] = cmp.Or(first[s.class], s)
 	}
 	for c, s := range first {
-		if len(c.open) <= len(c.free) {
-			continue
-		}
-		back := slices.SortedFunc(maps.Keys(c.open), bySince)[len(c.free):]
-		for _, p := range back {
+		back := slices.Clone(c.open[min(len(c.free), len(c.open)):])
+		for _, p := range slices.Backward(back) {
 			l.become(p, Planned)
 			p.why = waitReason(s)
 		}

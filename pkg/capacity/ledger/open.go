@@ -249,19 +249,15 @@ func (l *Ledger) Tick(now time.Time) {
 // TickPods is the part of Tick that is about pods. more: it has not looked at all pods yet.
 func (l *Ledger) TickPods(now time.Time) (more bool) {
 	if l.everyPod.Begins() {
-		// Reserved capacity may have become free. No cluster event tells that to refused pods, so they are planned for again in this round.
-		l.reopens, l.freed = l.freed, false
-		if l.reopens {
+		l.round, l.next = l.next, anew{}
+		if l.round.freed {
 			l.recallAllUnknown()
 		}
 		l.recallApart()
 	}
 	var due []*pod // those for which any of the calls below has work: usually few; each piece of 5,000 pods takes a millisecond or two
 	more = l.everyPod.Next(5_000, func(p *pod) bool {
-		if l.reopens {
-			l.reopen(p, now)
-			p.told = "" // if it is refused for the same reason again, the scheduler has to look at it all the same
-		}
+		l.planAnew(p, now)
 		if !p.removed && l.due(p, now) {
 			due = append(due, p)
 		}
@@ -334,7 +330,7 @@ func (l *Ledger) TickNodes(now time.Time) (more bool) {
 			}
 		}
 		if !n.daemonsEnd.IsZero() && !now.Before(n.daemonsEnd) && len(n.daemons) > 0 {
-			n.daemons, l.freed = nil, true
+			n.daemons, l.next.freed = nil, true
 			l.tidy(n)
 		}
 		l.endUnneeded(n, now)
@@ -357,9 +353,9 @@ func (l *Ledger) gatesEnd(due []*pod, now time.Time) {
 		// Planning again would buy a node each time. This node may still register, and other capacity may become free.
 		why := fmt.Sprintf("its node has not become usable within %v: %s", l.patience.Gate, l.Explain(p.ref.UID))
 		s := p.class.spare(false) // the slot that release is going to drop
-		freed := l.freed || s != nil && s.behind && s.waits() == nil
+		freed := l.next.freed || s != nil && s.behind && s.waits() == nil
 		l.release(p)
-		l.freed = freed // a slot that never became usable frees nothing for others
+		l.next.freed = freed // a slot that never became usable frees nothing for others
 		l.refuse(p, why, now)
 		if s != nil && s.node.cached && s.node.status.Initialized {
 			// The node is good for other pods, but a driver hasn't published what this one needs. Without a retry time another node would

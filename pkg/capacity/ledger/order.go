@@ -36,32 +36,32 @@ func (l *Ledger) become(p *pod, s State) {
 	p.list()
 }
 
-// list puts the pod on the list of its class that is for its state, if there is one. Call unlist before the class or the slot changes.
+// list puts the pod on the list of its class that is for its state, if there is one, and unlist removes it. Call unlist before the class or the
+// slot changes.
 func (p *pod) list() {
-	if on := p.listed(); on != nil {
-		if *on == nil {
-			*on = map[*pod]bool{}
-		}
-		(*on)[p] = true
+	switch {
+	case p.state == Queued:
+		put(&p.class.queued, p)
+	case p.state == Refused:
+		put(&p.class.refusedPods, p)
+	case p.state == Open && p.slot == nil:
+		p.class.open = pieces.Insert(p.class.open, p, bySince)
 	}
 }
 
 func (p *pod) unlist() {
-	if on := p.listed(); on != nil {
-		delete(*on, p)
+	delete(p.class.queued, p)
+	delete(p.class.refusedPods, p)
+	if p.state == Open && p.slot == nil {
+		p.class.open = pieces.Remove(p.class.open, p, bySince)
 	}
 }
 
-func (p *pod) listed() *map[*pod]bool {
-	switch {
-	case p.state == Queued:
-		return &p.class.queued
-	case p.state == Refused:
-		return &p.class.refusedPods
-	case p.state == Open && p.slot == nil:
-		return &p.class.open
+func put(set *map[*pod]bool, p *pod) {
+	if *set == nil {
+		*set = map[*pod]bool{}
 	}
-	return nil
+	(*set)[p] = true
 }
 
 // remove forgets a pod whose entitlement has ended.

@@ -40,15 +40,15 @@ func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 		},
 		"room was given back": func(l *Ledger, uids []types.UID, now time.Time) {
 			l.Refuse(uids, "no offer", false, now)
-			l.Reopen(now)
+			reopen(l, now)
 		},
 		"offers have changed": func(l *Ledger, uids []types.UID, now time.Time) {
 			l.Refuse(uids, "no offer", false, now)
-			l.Changed(now.Add(time.Minute))
+			changed(l, now.Add(time.Minute))
 		},
 		"below a limit again": func(l *Ledger, uids []types.UID, now time.Time) {
 			l.Refuse(uids, "no offer", true, now)
-			l.Relieved(now)
+			relieved(l, now)
 		},
 		"their node's launch failed": func(l *Ledger, uids []types.UID, now time.Time) {
 			l.AddNode("c", nil, nil, false, now)

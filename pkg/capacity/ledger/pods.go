@@ -279,7 +279,7 @@ func (l *Ledger) drop(s *slot) {
 	if s == nil {
 		return
 	}
-	l.freed = true
+	l.next.freed = true
 	l.hold(s, "")
 	s.class.remove(s)
 	if s.pod != nil {

@@ -31,7 +31,7 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 		}
 		if retryable && !seen[p.class] {
 			seen[p.class] = true
-			p.class.refusal(now)
+			p.class.refusal(l.changes, now)
 		}
 		if p.heard && reasons.Same(p.told, why) && !p.held.Load() {
 			l.turnAway(p, why, now)
@@ -115,44 +115,40 @@ func (l *Ledger) Await(uids []types.UID) {
 	}
 }
 
-// Reopen plans for refused pods again, because capacity was released. Pods in back-off keep waiting.
-func (l *Ledger) Reopen(now time.Time) {
-	for _, p := range l.pods {
-		l.reopen(p, now)
-	}
+// anew says why refused pods are planned for again. No cluster event tells them of it.
+type anew struct {
+	freed    bool // reserved capacity was released
+	changed  bool // see Changed
+	relieved bool // see Relieved
 }
 
-func (l *Ledger) reopen(p *pod, now time.Time) {
-	if p.state == Refused && (p.retry.IsZero() || !now.Before(p.retry)) {
-		l.queue(p, now)
-	}
-}
-
-// Changed is Reopen after a change of offerings or pools. Pods that were refused for lack of them are planned for again however often
-// they were refused, but not within a second of their refusal. Pods that nodes were launched for in vain keep waiting.
-func (l *Ledger) Changed(now time.Time) {
-	for _, c := range l.classes {
-		c.refused, c.patient = 0, time.Time{}
-	}
-	for _, p := range l.pods {
-		if p.state == Refused && !p.broken {
-			if soon := p.since.Add(backoff.First); p.retry.After(soon) {
-				p.retry = soon
-			}
+// planAnew plans for a refused pod again if there is a reason in this round of TickPods. Pods in back-off keep waiting.
+func (l *Ledger) planAnew(p *pod, now time.Time) {
+	why := l.round
+	if p.state == Refused && why != (anew{}) {
+		if soon := p.since.Add(backoff.First); why.changed && !p.broken && p.retry.After(soon) {
+			p.retry = soon
 		}
-	}
-	l.Reopen(now)
-}
-
-// Relieved plans again for pods that were refused for a reason that may pass by itself, because usage has fallen below a limit. If that
-// doesn't help, their back-off continues where it was.
-func (l *Ledger) Relieved(now time.Time) {
-	for _, p := range l.pods {
-		if p.state == Refused && !p.broken && !p.retry.IsZero() {
+		over := p.retry.IsZero() || !now.Before(p.retry)
+		if (why.freed || why.changed) && over || why.relieved && !p.broken && !p.retry.IsZero() {
 			l.queue(p, now)
 		}
 	}
+	if why.freed {
+		p.told = "" // if it is refused for the same reason again, the scheduler has to look at it all the same
+	}
 }
+
+// Changed records a change of offerings or pools. Pods that were refused for lack of them are planned for again in the next round of TickPods
+// however often they were refused, but not within a second of their refusal. Pods that nodes were launched for in vain keep waiting.
+func (l *Ledger) Changed() {
+	l.next.changed = true
+	l.changes++
+}
+
+// Relieved records that usage has fallen below a limit. Pods that were refused for a reason that may pass by itself are planned for again in the
+// next round of TickPods. If that doesn't help, their back-off continues where it was.
+func (l *Ledger) Relieved() { l.next.relieved = true }
 
 // recordFailure counts a failure of the class, once for all pods that fail together.
 func (c *class) recordFailure(now time.Time) {
@@ -163,8 +159,12 @@ func (c *class) recordFailure(now time.Time) {
 	c.next = now.Add(backoff.AtLeast(c.failed))
 }
 
-// refusal counts a plan without capacity for the class, once for all of its pods.
-func (c *class) refusal(now time.Time) {
+// refusal counts a plan without capacity for the class, once for all of its pods. changes is how often offerings or pools have changed: after a
+// change the count begins anew.
+func (c *class) refusal(changes int, now time.Time) {
+	if c.changes != changes {
+		c.refused, c.patient, c.changes = 0, time.Time{}, changes
+	}
 	if now.Before(c.patient) {
 		return
 	}

@@ -64,7 +64,7 @@ func TestRelieved(t *testing.T) {
 	if l.Tick(now); l.pods["limit"].state != Refused {
 		t.Fatal("the pod does not wait for its back-off")
 	}
-	l.Relieved(now)
+	relieved(l, now)
 	for name, want := range map[types.UID]State{"limit": Queued, "good": Refused, "broken": Refused} {
 		if got := l.pods[name].state; got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)

@@ -183,7 +183,7 @@ func (s *story) await(args arguments) error {
 }
 
 func (s *story) changed(arguments) error {
-	s.ledger.Changed(s.now)
+	changed(s.ledger, s.now)
 	return nil
 }
 

@@ -105,7 +105,7 @@ func TestPodsWhosePromiseWasBrokenArePlannedSoon(t *testing.T) {
 	if l.Await([]types.UID{"p"}); !l.PlannedSoon("p", now) {
 		t.Error("others are evicted for a pod that waits for what the first nodes show")
 	}
-	l.Reopen(now.Add(time.Hour))
+	reopen(l, now.Add(time.Hour))
 	var waits []bool
 	for range 8 {
 		now = now.Add(time.Hour)
@@ -228,7 +228,7 @@ func TestPodsRefusedOnceMoreAreLeftWhereTheyAre(t *testing.T) {
 		{name: "an event passed it by", before: cycle, meanwhile: func(l *Ledger) { l.Gated("p") }, why: first, woken: true},
 		{name: "a cycle of its was cut short", before: cycle, meanwhile: func(l *Ledger) { l.Pin("p") }, why: first, woken: true},
 		{name: "promised room was given back", before: cycle, meanwhile: func(l *Ledger) {
-			l.freed = true
+			l.next.freed = true
 			l.Tick(now.Add(time.Minute))
 		}, why: first, woken: true},
 		{name: "a cycle of its ended without preemption", before: cycle, meanwhile: cycle, why: first, woken: true},
@@ -242,7 +242,7 @@ func TestPodsRefusedOnceMoreAreLeftWhereTheyAre(t *testing.T) {
 			if e := l.Take(); len(e.Activate) != 1 {
 				t.Fatalf("effects %+v of the first refusal, want a cycle for preemption", e)
 			}
-			for _, do := range []func(*Ledger){tc.before, func(l *Ledger) { l.Changed(now.Add(time.Minute)) }, tc.meanwhile} {
+			for _, do := range []func(*Ledger){tc.before, func(l *Ledger) { changed(l, now.Add(time.Minute)) }, tc.meanwhile} {
 				if do != nil {
 					do(l)
 				}

@@ -49,9 +49,9 @@ func (l *Ledger) reclassed(old *slot, c *class) *slot {
 	s := l.book(c, old.node, old.group, l.seq)
 	l.hold(s, old.owner)
 	s.set(s.waits() == nil && (old.group == nil || old.ready))
-	freed := l.freed
+	freed := l.next.freed
 	l.drop(old)
-	l.freed = freed // the place is still taken
+	l.next.freed = freed // the place is still taken
 	l.forget(old.class)
 	return s
 }

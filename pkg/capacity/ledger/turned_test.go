@@ -147,7 +147,7 @@ func TestPodsThatCannotBePlannedForComeBack(t *testing.T) {
 			if comes > 1 || comes == 1 != tc.want {
 				t.Errorf("activated %d times, want it: %t\n%s", comes, tc.want, l)
 			}
-			l.freed = true
+			l.next.freed = true
 			if l.Tick(epoch); len(l.nodes) > 0 && tc.want {
 				for _, ref := range l.Take().Activate {
 					if ref.UID == "x" {

@@ -30,9 +30,9 @@ func TestAPodWhoseDriverNeverComesIsNotPlannedAgainAtOnce(t *testing.T) {
 		t.Errorf("the guard hears of %+v", got)
 	}
 	for now := ended; now.Before(ended.Add(9 * time.Minute)); now = now.Add(time.Minute) {
-		l.Reopen(now)
-		l.Changed(now)
-		l.Relieved(now)
+		reopen(l, now)
+		changed(l, now)
+		relieved(l, now)
 		l.Tick(now)
 		if !l.Refused(ref.UID) {
 			t.Fatalf("after %v the pod is %v", now.Sub(ended), l.pods[ref.UID].state)
