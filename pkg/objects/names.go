@@ -91,7 +91,8 @@ const (
 	// AnnotationFailed on a Node is written when its claim is given up and read by the transform of the scheduler's Node informer: why, a
 	// sentence. All of the Node's taints are visible to the scheduler then. Internal.
 	AnnotationFailed = "dovetail.sh/failed"
-	// AnnotationGuard on a NodePool, EC2NodeClass or Provisioner is written and read by the spending guard: its breakers, JSON. Internal.
+	// AnnotationGuard on a NodePool, EC2NodeClass or Provisioner is written and read by the spending guard: its breakers, JSON. Those of
+	// a Dovetail with a name are in a ConfigMap instead. Internal.
 	AnnotationGuard = "dovetail.sh/guard"
 	// AnnotationUnread on a NodeClaim and its Node is written when it is launched: "true" if what starts the kubelet can't be read, so that
 	// no pod is bound before it has registered. Internal.

@@ -5,15 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/awslabs/operatorpkg/status"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -24,19 +19,9 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
-// The spending guard keeps each record as an annotation on the NodePool, node class or Provisioner that it is about. Records about
-// pools and classes that have no object of their own are in one ConfigMap, and so are those about the classes of a Dovetail with a name.
-
-// guardConfigMap is the name of the ConfigMap that holds the records of pools and classes from a profile's arguments or an
-// AWSNodeTemplate.
-const guardConfigMap = "dovetail-guard"
-
-// guardMap reads and writes that ConfigMap.
-type guardMap struct {
-	client    kubernetes.Interface
-	namespace string
-	mu        sync.Mutex
-}
+// The spending guard keeps each record as an annotation on the NodePool, node class or Provisioner that it is about. Records about pools and
+// classes that have no object of their own are in one ConfigMap, and so are all those of a Dovetail with a name: it may share its classes with
+// others, and its pools may become theirs.
 
 // OnGuard registers f for changes that concern the owner of a record: a change to its spec, or to the annotation that asks for another
 // try (retry). Register before Run; f is called from the watch and must not block.
@@ -55,7 +40,13 @@ func (s *Store) tellGuard(o guard.Owner, before, after client.Object, same bool)
 
 // GuardRecords returns the stored records by owner.
 func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error) {
-	out := map[guard.Owner]string{}
+	out, err := s.guardMap.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.nodeClass.ManagedBy != "" {
+		return out, s.dropRecords(ctx, out)
+	}
 	s.mu.RLock()
 	for name, p := range s.parsed {
 		if text := p.object.Annotations[objects.AnnotationGuard]; text != "" {
@@ -65,67 +56,52 @@ func (s *Store) GuardRecords(ctx context.Context) (map[guard.Owner]string, error
 	s.mu.RUnlock()
 	for _, o := range s.classes.GetStore().List() {
 		nc := o.(client.Object)
-		if s.nodeClass.ManagedBy != "" {
-			break // the annotation is that of a Dovetail without a name
-		}
 		if text := nc.GetAnnotations()[objects.AnnotationGuard]; text != "" {
 			out[guard.Owner{Class: nc.GetName()}] = text
-		}
-	}
-	cm, err := s.guardMap.client.CoreV1().ConfigMaps(s.guardMap.namespace).Get(ctx, guardConfigMap, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return out, nil
-	case apierrors.IsForbidden(err):
-		// The installed RBAC role is of an older version and doesn't allow this. Only the records of pools and classes without an object are
-		// affected: they begin empty in each process.
-		klog.FromContext(ctx).Error(err, "The spending guard's records of pools in profiles' arguments can't be read; apply the shipped RBAC")
-		return out, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", s.guardMap.namespace, guardConfigMap, err)
-	}
-	for key, text := range cm.Data {
-		key, ours := strings.CutPrefix(key, s.guardPrefix())
-		if !ours {
-			continue
-		}
-		if name, ok := strings.CutPrefix(key, "pool."); ok {
-			out[guard.Owner{Pool: name}] = text
-		} else if name, ok := strings.CutPrefix(key, "class."); ok {
-			out[guard.Owner{Class: name}] = text
 		}
 	}
 	return out, nil
 }
 
-// guardPrefix returns the prefix of this Dovetail's keys in the ConfigMap. Several Dovetails may use one node class, and each has its own record of
-// the class there.
-func (s *Store) guardPrefix() string {
-	if s.nodeClass.ManagedBy == "" {
-		return ""
+// dropRecords removes the records of NodePools that don't exist any more. Those of pools that no profile selects stay: they may come back.
+func (s *Store) dropRecords(ctx context.Context, records map[guard.Owner]string) error {
+	there, err := s.PoolLabels(ctx)
+	if err != nil {
+		return err
 	}
-	return "by-" + s.nodeClass.ManagedBy + "."
+	for o := range records {
+		if o.Pool == "" {
+			continue
+		}
+		if _, ok := there[karpenter.NodePools.Kind+" "+o.Pool]; !ok && !karpenter.Derived(o.Pool) {
+			delete(records, o)
+			if err := s.guardMap.Put(ctx, o, ""); err != nil {
+				return err
+			}
+		}
+		s.status.changed(karpenter.NodePools, o.Pool) // its condition depends on the record, which is known now
+	}
+	return nil
+}
+
+// guardRecord returns the record of a pool, if that is known yet.
+func (s *Store) guardRecord(np *karpv1.NodePool) (text string, known bool) {
+	if s.nodeClass.ManagedBy != "" {
+		return s.guardMap.Text(guard.Owner{Pool: np.Name})
+	}
+	return np.Annotations[objects.AnnotationGuard], true
 }
 
 // RecordGuard stores the record of an owner; an empty text removes it. It is no error if the owner no longer exists.
 func (s *Store) RecordGuard(ctx context.Context, o guard.Owner, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	var obj client.Object
-	switch {
-	case o.Pool != "" && !karpenter.Derived(o.Pool):
-		obj = &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: o.Pool}}
-	case o.Pool != "":
-		p := s.provisionerOf(o.Pool)
-		if p == nil {
-			return s.guardMap.put(ctx, s.guardPrefix()+"pool."+o.Pool, text)
+	obj := s.recordObject(o)
+	if obj == nil {
+		if o.Pool != "" {
+			defer s.status.changed(karpenter.NodePools, o.Pool)
 		}
-		obj = &legacy.Provisioner{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}
-	case karpenter.Derived(o.Class) || s.nodeClass.ManagedBy != "":
-		return s.guardMap.put(ctx, s.guardPrefix()+"class."+o.Class, text)
-	default:
-		obj = s.nodeClass.New()
-		obj.SetName(o.Class)
+		return s.guardMap.Put(ctx, o, text)
 	}
 	var value any
 	if text != "" {
@@ -141,26 +117,20 @@ func (s *Store) RecordGuard(ctx context.Context, o guard.Owner, text string) err
 	return nil
 }
 
-// put writes the text of one key of the ConfigMap; an empty text removes the key.
-func (m *guardMap) put(ctx context.Context, key, text string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	maps := m.client.CoreV1().ConfigMaps(m.namespace)
-	var value any
-	if text != "" {
-		value = text
-	}
-	raw, err := json.Marshal(map[string]any{"data": map[string]any{key: value}})
-	if err != nil {
-		return fmt.Errorf("keeping the spending guard's record: %w", err)
-	}
-	_, err = maps.Patch(ctx, guardConfigMap, types.MergePatchType, raw, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) && text != "" {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: guardConfigMap}, Data: map[string]string{key: text}}
-		_, err = maps.Create(ctx, cm, metav1.CreateOptions{})
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("keeping the spending guard's record in ConfigMap %s/%s: %w", m.namespace, guardConfigMap, err)
+// recordObject returns an object with the name and kind of the one that holds the record of an owner; nil: the ConfigMap does.
+func (s *Store) recordObject(o guard.Owner) client.Object {
+	switch {
+	case s.nodeClass.ManagedBy != "":
+	case o.Pool != "" && !karpenter.Derived(o.Pool):
+		return &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: o.Pool}}
+	case o.Pool != "":
+		if p := s.provisionerOf(o.Pool); p != nil {
+			return &legacy.Provisioner{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}
+		}
+	case !karpenter.Derived(o.Class):
+		obj := s.nodeClass.New()
+		obj.SetName(o.Class)
+		return obj
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/aws/nodeclass"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/guardmap"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -49,7 +50,7 @@ var podsOfWeb = guard.Workload{Namespace: "d", Owner: "Deployment/web"}
 func TestGuardRecordsAreKept(t *testing.T) {
 	w := newWorld(t, newFakeAPI(testPool("default", plain), testClass("default"), provisioner(t, byRef+`}`), nodeTemplate(t, settled+`}`)))
 	kube := fake.NewClientset()
-	w.guardMap.client = kube
+	w.guardMap = guardmap.New(kube, "kube-system", w.nodeClass.ManagedBy)
 	pools, classes := readInlined(t, []karpenter.Inline{inlined(t, "main", inlinePool+`}}}`)}, []karpenter.Inline{inlined(t, "main", inlineClass)})
 	if err := w.derived.SetProfiles([]karpenter.Profile{{Scheduler: "ours", Pools: pools, Classes: classes}}); err != nil {
 		t.Fatal(err)
@@ -114,11 +115,11 @@ func TestGuardRecordsAreKept(t *testing.T) {
 func TestGuardMapIsMadeWhenItIsNeeded(t *testing.T) {
 	w := newWorld(t, newFakeAPI())
 	kube := fake.NewClientset()
-	w.guardMap.client = kube
+	w.guardMap = guardmap.New(kube, "kube-system", w.nodeClass.ManagedBy)
 	if err := w.RecordGuard(t.Context(), guard.Owner{Pool: "args_main"}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kube.CoreV1().ConfigMaps("kube-system").Get(t.Context(), guardConfigMap, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := kube.CoreV1().ConfigMaps("kube-system").Get(t.Context(), guardmap.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("made for nothing: %v", err)
 	}
 }

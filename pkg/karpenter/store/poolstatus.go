@@ -40,7 +40,9 @@ func (p *poolStatus) pool(ctx context.Context, base *karpv1.NodePool) error {
 		honored(set, lost, idle)
 	}
 	p.registrations(np, set)
-	paused(set, np.Annotations[objects.AnnotationGuard])
+	if record, known := p.guardRecord(np); known {
+		paused(set, record)
+	}
 	p.budget(np.Name, set)
 	rollingOut(np, set)
 	if err := p.startupTaintsDeclared(np, set); err != nil {

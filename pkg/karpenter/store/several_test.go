@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/guard"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/guardmap"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
@@ -214,7 +215,7 @@ func TestGuardRecordsOfSeveral(t *testing.T) {
 	worlds := map[string]*world{"": newWorld(t, api), "red": newNamed(t, api, "red"), "blue": newNamed(t, api, "blue")}
 	owner := guard.Owner{Class: "default"}
 	for name, w := range worlds {
-		w.guardMap.client = kube
+		w.guardMap = guardmap.New(kube, "kube-system", w.nodeClass.ManagedBy)
 		w.ready()
 		if err := w.RecordGuard(w.ctx, owner, record[name]); err != nil {
 			t.Fatal(err)
@@ -226,6 +227,88 @@ func TestGuardRecordsOfSeveral(t *testing.T) {
 			return err == nil && len(got) == 1 && got[owner] == record[name]
 		})
 	}
+}
+
+// Each keeps the spending guard's record of a pool for itself, too: one to which the pool doesn't belong any more writes nothing on it, and has its own
+// record when the pool comes back, also after a restart.
+func TestGuardRecordOfAPoolThatChangesHands(t *testing.T) {
+	kube := fake.NewClientset()
+	api := newFakeAPI(readyClass("default"), testPool("apples", plain, team("red")))
+	owner := guard.Owner{Pool: "apples"}
+	of := func(name string) string {
+		return keptOf(t, guard.PodKey("apples", guard.Workload{Namespace: "d", Owner: "Deployment/" + name}))
+	}
+	record := func(w *world, text string) {
+		w.t.Helper()
+		if err := w.RecordGuard(w.ctx, owner, text); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	kept := func(w *world, want string) {
+		w.t.Helper()
+		if got, err := w.GuardRecords(w.ctx); err != nil || got[owner] != want {
+			w.t.Errorf("%s has the record %q, %v; want %q", w.nodeClass.ManagedBy, got[owner], err, want)
+		}
+	}
+	// says waits until the pool's condition names a workload; "" until it has no condition.
+	says := func(w *world, workload string) {
+		w.t.Helper()
+		w.eventually("the pool's condition names "+workload, func() bool {
+			message := messageOf(w.getPool("apples"), objects.ConditionLaunchesPaused)
+			return (message == "") == (workload == "") && strings.Contains(message, workload)
+		})
+	}
+	np := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "apples"}}
+	moves := func(from, to *world) {
+		w := from
+		w.edit(np, func() { np.Labels["team"] = to.nodeClass.ManagedBy })
+		w.eventually("the pool has changed hands", func() bool { return from.poolObject("apples") == nil && to.poolObject("apples") != nil })
+	}
+	both := func(f func(red, blue *world)) func(t *testing.T) {
+		return func(t *testing.T) {
+			red, blue := newNamed(t, api, "red"), newNamed(t, api, "blue")
+			for _, w := range []*world{red, blue} {
+				w.guardMap = guardmap.New(kube, "kube-system", w.nodeClass.ManagedBy)
+				w.leading()
+				if _, err := w.GuardRecords(w.ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f(red, blue)
+		}
+	}
+	t.Run("it goes from red to blue", both(func(red, blue *world) {
+		record(red, of("reds"))
+		says(red, "reds")
+		moves(red, blue)
+		says(blue, "")
+		record(blue, of("blues"))
+		says(blue, "blues")
+		before := red.getPool("apples")
+		record(red, of("others"))
+		kept(red, of("others"))
+		kept(blue, of("blues"))
+		if diff := cmp.Diff(before, red.getPool("apples")); diff != "" {
+			t.Errorf("the pool was written to by one that doesn't select it (-before +now):\n%s", diff)
+		}
+	}))
+	t.Run("after a restart it comes back", both(func(red, blue *world) {
+		kept(red, of("others"))
+		kept(blue, of("blues"))
+		says(blue, "blues")
+		moves(blue, red)
+		says(red, "others")
+	}))
+	t.Run("it is gone", both(func(red, _ *world) {
+		if err := api.Delete(red.ctx, red.getPool("apples")); err != nil {
+			t.Fatal(err)
+		}
+		red.eventually("the pool is gone", func() bool { return red.poolObject("apples") == nil })
+		kept(red, "") // a pool of the same name begins anew
+		if cm, err := kube.CoreV1().ConfigMaps("kube-system").Get(red.ctx, guardmap.Name, metav1.GetOptions{}); err != nil || len(cm.Data) != 1 {
+			t.Errorf("the ConfigMap has %v, %v; want blue's record only", cm.Data, err)
+		}
+	}))
 }
 
 // Two Dovetails don't write the condition of an overlay in turns if it goes together with the pools of one only.

@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/cloudprovider"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/derived"
+	"github.com/dovetail-scheduler/dovetail/pkg/karpenter/guardmap"
 	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 )
@@ -76,7 +77,7 @@ type Store struct {
 	onGuard    []func(guard.Owner, bool)
 
 	sources  Sources
-	guardMap *guardMap
+	guardMap *guardmap.Map
 	budgets  map[string]string // the text that says which budget a pool has reached, by pool; guarded by mu
 
 	overlaid      *karpenter.Overlays
@@ -109,7 +110,7 @@ type Sources struct {
 	ClusterCA func() (ca string, known bool)
 	// InstanceTypes returns the instance types that a node class can run, so that overlays are checked even when nothing is planned.
 	InstanceTypes func(nodeClass string) ([]*capacity.InstanceType, error)
-	// Kube and GuardNamespace are for the ConfigMap with the guard's records that have no object of their own.
+	// Kube and GuardNamespace are for the ConfigMap with records of the spending guard.
 	Kube           kubernetes.Interface
 	GuardNamespace string
 }
@@ -139,7 +140,7 @@ func newStore(live client.WithWatch, class cloudprovider.NodeClassKind, sources 
 	s := &Store{
 		live: renaming{live}, recorder: recorder, clock: clk,
 		known: map[string]*knownClaim{}, creating: map[string]bool{}, used: karpenter.NewUsage(sources.Limits), overlaid: karpenter.NewOverlays(), parsed: map[string]*parsedPool{}, deleted: map[guard.Owner]bool{},
-		nodeClass: class, sources: sources, guardMap: &guardMap{client: sources.Kube, namespace: sources.GuardNamespace},
+		nodeClass: class, sources: sources, guardMap: guardmap.New(sources.Kube, sources.GuardNamespace, class.ManagedBy),
 		delayed: map[string]status.Object{}, budgets: map[string]string{},
 		architectures: architectures{pools: map[string][]openWorkload{}},
 	}
