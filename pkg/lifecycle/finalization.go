@@ -13,6 +13,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // finalization is the only stage of a deleted claim.
@@ -102,7 +103,6 @@ type unclaimed struct {
 	nodes       *nodes
 	index       *claimIndex
 	live        client.Reader
-	queue       *queue
 	termination *termination
 	clock       clock.Clock
 }
@@ -123,9 +123,10 @@ func (u *unclaimed) reconcile(ctx context.Context, name string) (time.Duration, 
 		return 0, err
 	}
 	if claim := owned.byProvider[node.Spec.ProviderID]; claim != nil {
-		u.index.observe(claim)
-		u.queue.add(key{claim: claim.Name})
-		return 0, nil
+		// It is another Dovetail's, and only the Node is labelled as ours, or so new that the cache doesn't have it, and comes by itself. Asking again has a
+		// back-off: all claims are listed for it.
+		return 0, fmt.Errorf("NodeClaim %s, whose label %s is %q, has the instance of Node %s, and is not in the cache", claim.Name, objects.LabelManagedBy,
+			claim.Labels[objects.LabelManagedBy], name)
 	}
 	return u.termination.end(ctx, &ending{node: node, providerID: node.Spec.ProviderID, now: u.clock.Now(), clock: u.clock})
 }

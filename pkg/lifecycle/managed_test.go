@@ -8,7 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // EKS Auto Mode's nodes have Karpenter's labels, finalizer and owners. Whatever happens to them, nothing is written on them, and their
@@ -68,5 +72,47 @@ func TestNodesOfEKSAutoModeAreLeftAlone(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A Node that is labelled as ours is being deleted, and its claim is another Dovetail's: the API server has it, and the cache doesn't. The claims are
+// listed again only after a back-off, and the Node ends when its claim is gone.
+func TestDeletedNodeWithTheClaimOfAnother(t *testing.T) {
+	w := newWorld(t)
+	w.up("a")
+	const node = "ip-10-0-0-1"
+	live := &counted{Reader: newWorld(t).claims} // theirs
+	theirs := w.claim("a").DeepCopy()
+	theirs.ResourceVersion, theirs.Labels[objects.LabelManagedBy] = "", "blue"
+	if err := live.Reader.(client.Client).Create(w.ctx, theirs); err != nil {
+		t.Fatal(err)
+	}
+	w.c.unclaimed.live = live
+	w.removeClaimByForce("a")
+	if err := w.kube.CoreV1().Nodes().Delete(w.ctx, node, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.sync()
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[key](100*time.Millisecond, time.Minute)
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[key]{Clock: w.clock}) // the clock stands still
+	defer queue.ShutDown()
+	w.c.queue.running.Store(&queue)
+	w.c.watcher.nodeChanged(w.node(node))
+	for n := 0; queue.Len() > 0 && n < 20; n++ {
+		w.c.next(w.ctx, queue)
+	}
+	if live.lists != 1 || limiter.NumRequeues(key{node: node}) != 1 {
+		t.Errorf("the claims were listed %d times, with back-off %d times; want once", live.lists, limiter.NumRequeues(key{node: node}))
+	}
+	if w.node(node) == nil {
+		t.Fatal("the Node of another's claim was ended")
+	}
+	w.c.unclaimed.live = w.claims // their claim is gone
+	for range 10 {
+		w.pass(10*time.Second, 10*time.Second)
+		w.cloud.ends()
+	}
+	if w.node(node) != nil {
+		t.Error("the Node stays when its claim is gone")
 	}
 }

@@ -44,7 +44,7 @@ func (c *Controller) addStages(cfg *Config, seen *sightings) {
 	}
 	without := &unlaunched{live: cfg.Live, cloud: cfg.Cloud, waits: waits}
 	c.deleted = []stage{&finalization{pods: bound, reports: reports, recorder: events, termination: end, unlaunched: without}}
-	c.unclaimed = &unclaimed{nodes: c.nodes, index: c.index, live: cfg.Live, queue: c.queue, termination: end, clock: cfg.Clock}
+	c.unclaimed = &unclaimed{nodes: c.nodes, index: c.index, live: cfg.Live, termination: end, clock: cfg.Clock}
 	c.garbage = &garbage{claims: c.claims, live: cfg.Live, cloud: cfg.Cloud, nodes: c.nodes, sightings: seen, evictions: evictions, brake: cfg.Brake,
 		queue: c.queue, clock: cfg.Clock, reservations: &reservationEnd{nodes: c.nodes, claims: c.claims, recorder: events, clock: cfg.Clock}}
 	c.forgotten = func(claim, providerID, nodeName string, nodes []*corev1.Node) {
