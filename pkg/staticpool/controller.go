@@ -120,13 +120,16 @@ func (s *Controller) Keep(ctx context.Context) (again bool) {
 		if spare {
 			want++
 		}
-		if have[p.Name] == want || !known && have[p.Name] > want {
+		n := count{have[p.Name], want}
+		answered, soon := s.state.answered(p.Name, n)
+		if n.have == want || !known && n.have > want || answered {
 			s.state.shortage(p.Name, "")
+			again = again || soon
 			continue
 		}
 		again = true
-		if have[p.Name] > want || p.Unready == "" && s.mayGrow(p.Name) {
-			s.keepPool(ctx, p)
+		if (n.have > want || p.Unready == "" && s.mayGrow(p.Name)) && s.keepPool(ctx, p) {
+			s.state.answer(p.Name, n)
 		}
 	}
 	return again
@@ -137,22 +140,22 @@ func (s *Controller) mayGrow(pool string) bool {
 	return !s.state.Backoff(pool).Until.After(s.clock.Now())
 }
 
-// keepPool brings a static pool to its replicas, or closer to them.
+// keepPool brings a static pool to its replicas, or closer to them. It reports whether it has them already, by what the API server says.
 //
 //  1. Count what the API server has now, and what is about to be written: the caches of pools and claims may be behind.
 //  2. Too many: choose which to end.
 //  3. Too few: choose what to buy, within the limits, unless the pool is in back-off.
-func (s *Controller) keepPool(ctx context.Context, p *capacity.Pool) {
+func (s *Controller) keepPool(ctx context.Context, p *capacity.Pool) (kept bool) {
 	ending := s.state.allEnding() // read before the claims: a claim that ends and is forgotten in between would count as live otherwise
 	replicas, there, written, err := s.claims.StaticClaims(ctx, p.Name)
 	if err != nil {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("Could not count the nodes of a static pool", "pool", p.Name, "err", err)
 		}
-		return
+		return false
 	}
 	if !there {
-		return // the deletion of the pool ends its nodes
+		return false // the deletion of the pool ends its nodes
 	}
 	liveClaims := s.liveClaims(p.Name, written, ending)
 	spare, known := s.spare(p.Name)
@@ -165,7 +168,10 @@ func (s *Controller) keepPool(ctx context.Context, p *capacity.Pool) {
 		s.grow(ctx, p, -n, false)
 	case n == 0 && spare:
 		s.grow(ctx, p, 1, true)
+	default:
+		return known || n == 0
 	}
+	return false
 }
 
 // liveClaims returns the pool's claims that exist or are about to be written, and are not being ended. written holds those that the API

@@ -4,12 +4,16 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
+	"github.com/dovetail-scheduler/dovetail/test/fixtures"
 )
 
 // claimsOf is a pool of two replicas with these claims. It records what is deleted.
@@ -81,6 +85,81 @@ func TestNodesThatAreTooMany(t *testing.T) {
 			slices.Sort(claims.deleted)
 			if diff := cmp.Diff(tc.want, claims.deleted); diff != "" {
 				t.Errorf("deleted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// commits records how many nodes are launched.
+type commits int
+
+func (c *commits) Commit(_ context.Context, p *provisioning.Proposal) provisioning.Outcome {
+	*c += commits(len(p.Plan.Nodes))
+	return provisioning.Outcome{}
+}
+
+func (c *claimsOf) TellPool(pool, _, reason, note string) { panic(pool + ": " + reason + ": " + note) }
+
+// moved is a pool of which another Dovetail has claims: these aren't cached, and take the place of replicas.
+type moved struct {
+	claimsOf
+	others, asked int
+}
+
+func (m *moved) StaticClaims(ctx context.Context, pool string) (int64, bool, map[string]bool, error) {
+	m.asked++
+	replicas, there, claims, err := m.claimsOf.StaticClaims(ctx, pool)
+	return max(0, replicas-int64(m.others)), there, claims, err
+}
+
+// As long as claims of another Dovetail take the place of replicas, the API server is asked about once a minute, and no node is launched. When one of
+// them ends, the pool gets one of its own within a minute.
+func TestClaimsOfAnotherTakeThePlaceOfReplicas(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		claims         []string
+		others, thenBy int
+		want           commits
+	}{
+		{name: "all", others: 2, thenBy: 1, want: 1},
+		{name: "one of two", claims: []string{"a"}, others: 1, want: 1},
+		{name: "more than replicas", others: 4, thenBy: 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clk := clocktesting.NewFakeClock(fixtures.Start)
+			types := fixtures.TwoTypes()
+			for _, typ := range types {
+				typ.Allocatable[corev1.ResourcePods] = 29
+			}
+			claims := &moved{claimsOf: claimsOf{names: tc.claims}, others: tc.others}
+			launched := new(commits)
+			c := New(Parts{State: NewState(claims, clk), Claims: claims, Clock: clk,
+				Pools: func() []*capacity.Pool {
+					return []*capacity.Pool{{Name: "pool", Replicas: new(int64(2)), Types: types}}
+				},
+				Daemons:   func() []*capacity.DaemonSet { return nil },
+				Spare:     func(string) (wanted, known bool) { return false, true },
+				Headroom:  func() (int, string) { return 10, "" },
+				Committer: launched,
+				Paused:    func() bool { return false },
+			})
+			// serve is Serve for a time.
+			again, looked := true, time.Time{}
+			serve := func(d time.Duration, until func() bool) {
+				for end := clk.Now().Add(d); clk.Now().Before(end) && !until(); clk.Step(poll) {
+					if now := clk.Now(); again || now.Sub(looked) >= resync {
+						again, looked = c.Keep(t.Context()), now
+					}
+				}
+			}
+			serve(time.Hour, func() bool { return *launched > 0 })
+			if claims.asked > 70 || *launched > 0 {
+				t.Errorf("asked %d times in an hour, %d nodes launched; want one a minute, and no node", claims.asked, *launched)
+			}
+			claims.others = tc.thenBy
+			serve(resync+poll, func() bool { return *launched > 0 })
+			if *launched != tc.want {
+				t.Errorf("%d nodes launched when one of the other's has ended, want %d", *launched, tc.want)
 			}
 		})
 	}

@@ -33,6 +33,19 @@ func NewState(claims Claims, c clock.PassiveClock) *State {
 type pool struct {
 	Backoff
 	said string // why it has fewer nodes than it wants, as last reported
+	last answer
+}
+
+// count is how many claims of a pool are cached, and how many it is to have.
+type count struct{ have, want int64 }
+
+// answer is what the API server has said about a pool's count: although the cached claims aren't as many as it is to have, nothing is to be done. The
+// cache may be behind, or another Dovetail's claims, which aren't cached, take the place of replicas. The same count is not asked about again before
+// until: a second later at first, and ever later as long as the answer is the same.
+type answer struct {
+	count
+	wait  time.Duration
+	until time.Time
 }
 
 // Backoff is how long a static pool waits after failures.
@@ -73,6 +86,27 @@ func (s *State) poolLocked(name string) *pool {
 		s.pools[name] = p
 	}
 	return p
+}
+
+// answered reports whether the API server was asked about this count and need not be asked again yet; soon: it is to be asked before the next resync.
+func (s *State) answered(pool string, c count) (answered, soon bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.poolLocked(pool).last
+	answered = last.count == c && s.clock.Now().Before(last.until)
+	return answered, answered && last.wait < resync-poll
+}
+
+// answer records that the API server was asked about this count, and nothing is to be done.
+func (s *State) answer(pool string, c count) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.poolLocked(pool)
+	wait := poll
+	if p.last.count == c {
+		wait = min(max(2*p.last.wait, poll), resync-poll) // over when Serve counts at the next resync
+	}
+	p.last = answer{c, wait, s.clock.Now().Add(wait)}
 }
 
 // prune forgets the pools that aren't among these and have no back-off left.
