@@ -35,7 +35,7 @@ func (d *dovetail) metrics(cc *schedulerserverconfig.CompletedConfig, args *prov
 		conditions: conditions,
 		pods:       clustermetrics.NewPods(core.Nodes().Lister(), d.clock),
 		source: &clustermetrics.Source{
-			Clock: d.clock, Nodes: core.Nodes().Lister(), Pods: core.Pods().Lister(), Objects: p.store.Client(), Claims: p.store.Claims,
+			Clock: d.clock, NodeClass: d.cloud.nodeClass.Label(), Nodes: core.Nodes().Lister(), Pods: core.Pods().Lister(), Objects: p.store.Client(), Claims: p.store.Claims,
 			Pools:   func() []*capacity.Pool { return p.store.Pools(p.provider.InstanceTypes) },
 			Problem: p.store.Problem, Ledger: d.reservations.Summary, Conditions: conditions, Objectless: args.DisableClusterStateObservability,
 			Cost: func(claims []*capacity.Claim) map[string]float64 {

@@ -35,7 +35,7 @@ func demands(src *Source) (map[string]demand, error) {
 			continue
 		}
 		n, err := src.Nodes.Get(p.Spec.NodeName)
-		if err != nil || !managed(n) || n.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeReserved {
+		if err != nil || !src.NodeClass.Managed(n) || n.Labels[karpv1.CapacityTypeLabelKey] == karpv1.CapacityTypeReserved {
 			continue
 		}
 		requests, pool := podRequestsOf(p), n.Labels[karpv1.NodePoolLabelKey]

@@ -26,6 +26,8 @@ type Source struct {
 	Clock clock.PassiveClock
 	Nodes corelisters.NodeLister
 	Pods  corelisters.PodLister
+	// NodeClass says which nodes are managed. Those of another Dovetail aren't, so that sums over several count each managed node once.
+	NodeClass capacity.NodeClassLabel
 	// Objects reads NodePools from a cache.
 	Objects client.Reader
 	// Claims returns all NodeClaims, Pools the pools with the instance types that they can be launched from.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	facts "github.com/dovetail-scheduler/dovetail/pkg/objects"
 )
 
 // world is a cluster in memory.
@@ -89,6 +90,29 @@ func list2(cpu, memory string) corev1.ResourceList {
 
 func ofDaemonSet(p *corev1.Pod) {
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent"}}
+}
+
+// Of several Dovetails each exports its own nodes as managed, and the pods there, and each pool's lower bound is about its own nodes.
+func TestNodesOfAnotherDovetail(t *testing.T) {
+	w := newWorld()
+	w.NodeClass.ManagedBy = "red"
+	for _, by := range []string{"red", "blue"} {
+		w.node(by, map[string]string{karpv1.NodePoolLabelKey: "first", facts.LabelManagedBy: by})
+		w.pod("on-"+by, by)
+	}
+	var managed []string
+	for _, line := range text(t, &state{source: w.Source}, "karpenter_nodes_current_lifetime", "karpenter_pods_state") {
+		if strings.Contains(line, `managed="true"`) {
+			managed = append(managed, line)
+		}
+	}
+	want(t, managed,
+		`karpenter_nodes_current_lifetime_seconds{managed="true",node_name="red",nodepool="first"} 60`,
+		`karpenter_pods_state{managed="true",name="on-red",namespace="shop",node="red",nodepool="first",phase="Pending",ready="false",scheduled="true"} 1`,
+	)
+	if got, err := demands(w.Source); err != nil || got["first"].cpu != 500 {
+		t.Errorf("the pods of the pool's nodes request %v thousandths of a CPU, %v; want 500", got["first"].cpu, err)
+	}
 }
 
 // text returns series as Prometheus writes them, sorted, of the metrics that begin with one of the prefixes.

@@ -90,7 +90,8 @@ func objects(l *list, src *Source, now time.Time) error {
 			on.add(p)
 		}
 		if !src.Objectless {
-			pod(l, p, byName[p.Spec.NodeName], now)
+			on := byName[p.Spec.NodeName]
+			pod(l, p, on, on != nil && src.NodeClass.Managed(on), now)
 		}
 	}
 	resources := resourcePairs{}
@@ -99,7 +100,7 @@ func objects(l *list, src *Source, now time.Time) error {
 		sum(have, n.Status.Allocatable)
 		sum(asked, loads[n.Name].requests)
 		if !src.Objectless {
-			node(l, n, loads[n.Name], resources, now)
+			node(l, n, src.NodeClass.Managed(n), loads[n.Name], resources, now)
 		}
 	}
 	for name, q := range have {
@@ -137,8 +138,8 @@ func sum(to, amounts corev1.ResourceList) {
 }
 
 // node adds the series of a node.
-func node(l *list, n *corev1.Node, on *load, resources resourcePairs, now time.Time) {
-	values := []string{"node_name", n.Name, "phase", string(n.Status.Phase), "managed", strconv.FormatBool(managed(n))}
+func node(l *list, n *corev1.Node, managed bool, on *load, resources resourcePairs, now time.Time) {
+	values := []string{"node_name", n.Name, "phase", string(n.Status.Phase), "managed", strconv.FormatBool(managed)}
 	for key, value := range n.Labels {
 		if name := wellKnown()[key]; name != "" {
 			values = append(values, name, value)
@@ -175,9 +176,6 @@ func orZero(amounts, zero corev1.ResourceList) corev1.ResourceList {
 	return amounts
 }
 
-// managed reports whether a node belongs to a pool.
-func managed(n *corev1.Node) bool { return n != nil && n.Labels[karpv1.NodePoolLabelKey] != "" }
-
 // wellKnown returns the labels of series about nodes by the label of the Node. It is worked out when it is first needed: clouds add to
 // Karpenter's well-known labels when the program starts.
 var wellKnown = sync.OnceValue(func() map[string]string {
@@ -191,15 +189,15 @@ var wellKnown = sync.OnceValue(func() map[string]string {
 	return out
 })
 
-// pod adds the series of a pod. on is its node, if there is one.
-func pod(l *list, p *corev1.Pod, on *corev1.Node, now time.Time) {
+// pod adds the series of a pod. on is its node, if there is one, and managed whether that is.
+func pod(l *list, p *corev1.Pod, on *corev1.Node, managed bool, now time.Time) {
 	owner := ""
 	if len(p.OwnerReferences) > 0 {
 		o := &p.OwnerReferences[0]
 		owner = "/apis/" + o.APIVersion + "/namespaces/" + p.Namespace + "/" + strings.ToLower(o.Kind) + "s/" + o.Name
 	}
 	values := []string{"name", p.Name, "namespace", p.Namespace, "owner", owner, "node", p.Spec.NodeName, "phase", string(p.Status.Phase),
-		"scheduled", strconv.FormatBool(p.Spec.NodeName != ""), "ready", strconv.FormatBool(ready(p)), "managed", strconv.FormatBool(managed(on))}
+		"scheduled", strconv.FormatBool(p.Spec.NodeName != ""), "ready", strconv.FormatBool(ready(p)), "managed", strconv.FormatBool(managed)}
 	if on != nil {
 		values = append(values, "nodepool", on.Labels[karpv1.NodePoolLabelKey], "zone", on.Labels[corev1.LabelTopologyZone], "arch", on.Labels[corev1.LabelArchStable],
 			"capacity_type", on.Labels[karpv1.CapacityTypeLabelKey], "instance_type", on.Labels[corev1.LabelInstanceTypeStable])
