@@ -16,7 +16,7 @@ import (
 )
 
 func (w *world) queued() (pods []ledger.Waiting) {
-	w.reservations.Read(func(l ledger.Reader) { pods = l.QueuedPods() })
+	w.reservations.Read(func(l ledger.Reader) { pods = l.QueuedPods(l.Queue()) })
 	return pods
 }
 

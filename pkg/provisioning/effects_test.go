@@ -37,7 +37,7 @@ func TestPodsBeingBoundAreNoDemand(t *testing.T) {
 			w.clock.Step(time.Minute)
 			(&Effects{reservations: w.reservations, pending: w.pending}).later()
 			var queued []ledger.Waiting
-			w.reservations.Read(func(l ledger.Reader) { queued = l.QueuedPods() })
+			w.reservations.Read(func(l ledger.Reader) { queued = l.QueuedPods(l.Queue()) })
 			if len(queued) != tt.want {
 				t.Errorf("%d pods are queued, want %d", len(queued), tt.want)
 			}

@@ -92,7 +92,7 @@ func TestGangsThatWereRefusedRest(t *testing.T) {
 		gs := gangs(members)
 		m.rest(gs)
 		queued := 0
-		reservations.Read(func(l ledger.Reader) { queued = len(l.QueuedPods()) })
+		reservations.Read(func(l ledger.Reader) { queued = len(l.QueuedPods(l.Queue())) })
 		if want := members * len(gs); queued != want {
 			t.Errorf("%d pods queued, want %d", queued, want)
 		}

@@ -78,9 +78,14 @@ func (g *Gatherer) Gather(ctx context.Context) ([]ledger.Waiting, map[pending.Gr
 	return g.queued(), gangs
 }
 
-// queued returns the pods that wait for a plan, in order. With many pods, sorting takes too long to hold the ledger's lock meanwhile.
+// queued returns the pods that wait for a plan, in order. With many pods, reading all of them and sorting takes too long to hold the ledger's lock
+// meanwhile. Those that come in between are planned for in the next round.
 func (g *Gatherer) queued() (out []ledger.Waiting) {
-	g.reservations.Read(func(l ledger.Reader) { out = l.QueuedPods() })
+	var all ledger.Queue
+	g.reservations.Read(func(l ledger.Reader) { all = l.Queue() })
+	for some := range slices.Chunk(all, 2_000) {
+		g.reservations.Read(func(l ledger.Reader) { out = append(out, l.QueuedPods(some)...) })
+	}
 	return ledger.InOrder(out)
 }
 

@@ -164,7 +164,7 @@ func (r *rig) keepPlanning() (stop func()) {
 				return
 			case <-tick.C:
 			}
-			r.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.QueuedPods() })
+			r.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.QueuedPods(l.Queue()) })
 			r.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.InFlight() })
 			r.plan("burst", pods, plannedNodes)
 			for i := range plannedNodes {

@@ -59,15 +59,19 @@ func check(l *Ledger) error {
 	if !maps.Equal(surges, l.surges) {
 		return fmt.Errorf("counts slots held for Deployments as %v, has %v", l.surges, surges)
 	}
-	queued := maps.Collect(func(yield func(types.UID, *pod) bool) {
-		for uid, p := range l.pods {
-			if p.state == Queued && !yield(uid, p) {
-				return
-			}
+	queued := map[*pod]bool{}
+	for _, p := range l.pods {
+		if p.state == Queued {
+			queued[p] = true
 		}
-	})
-	if !maps.Equal(queued, l.queued) {
+	}
+	if !maps.Equal(queued, set(l.queued)) || len(queued) != len(l.queued) {
 		return fmt.Errorf("keeps %d pods as queued, has %d", len(l.queued), len(queued))
+	}
+	for i, p := range l.queued {
+		if p.at != i {
+			return fmt.Errorf("pod %s is said to be at %d of the queue, is at %d", p.ref.UID, p.at, i)
+		}
 	}
 	if l.apart.Len() != len(l.classes) {
 		return fmt.Errorf("knows what keeps %d classes apart, has %d", l.apart.Len(), len(l.classes))

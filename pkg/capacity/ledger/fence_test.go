@@ -34,7 +34,7 @@ func TestClosedNodesTakeNobody(t *testing.T) {
 	if !l.Close("n", upAndRunning, epoch) {
 		t.Error("two pods are being bound there, and nobody says so")
 	}
-	if queued := l.QueuedPods(); len(queued) != 1 || queued[0].Ref.UID != "waits" {
+	if queued := l.QueuedPods(l.Queue()); len(queued) != 1 || queued[0].Ref.UID != "waits" {
 		t.Errorf("want the pod that was promised room planned anew:\n%s", l)
 	}
 	l.Unfence("n")
@@ -45,7 +45,7 @@ func TestClosedNodesTakeNobody(t *testing.T) {
 		}
 	}
 	l.Unassume("v", "n", epoch)
-	if promised("waits"); len(l.QueuedPods()) != 1 {
+	if promised("waits"); len(l.QueuedPods(l.Queue())) != 1 {
 		t.Errorf("planned on a node that ends:\n%s", l)
 	}
 	l.Settled("lands", "n")
@@ -53,7 +53,7 @@ func TestClosedNodesTakeNobody(t *testing.T) {
 		t.Error("a pod is being bound there, and nobody says so")
 	}
 	l.Unassume("fails", "n", epoch)
-	if len(l.QueuedPods()) != 2 {
+	if len(l.QueuedPods(l.Queue())) != 2 {
 		t.Errorf("want the pod that could not be bound planned anew:\n%s", l)
 	}
 	if l.Close("n", upAndRunning, epoch) {

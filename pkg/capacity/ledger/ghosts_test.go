@@ -43,7 +43,7 @@ func TestNothingIsBookedOnAFencedNode(t *testing.T) {
 	l.Take()
 	l.Existing("n", NodeStatus{Managed: true, Registered: true, Initialized: true})
 	one(l, c, "n")
-	if len(l.QueuedPods()) != 1 || !l.Take().Plan {
+	if len(l.QueuedPods(l.Queue())) != 1 || !l.Take().Plan {
 		t.Errorf("want the pod planned for anew:\n%s", l)
 	}
 	l.Unfence("n")
@@ -66,8 +66,8 @@ func TestGateDeadlineIsTheEndOfIt(t *testing.T) {
 		at = at.Add(time.Second)
 		l.Tick(at)
 	}
-	if closed, why := l.Gate("u"); closed || len(l.QueuedPods()) > 0 {
-		t.Errorf("gate closed=%t (%s), %d pods queued", closed, why, len(l.QueuedPods()))
+	if closed, why := l.Gate("u"); closed || len(l.QueuedPods(l.Queue())) > 0 {
+		t.Errorf("gate closed=%t (%s), %d pods queued", closed, why, len(l.QueuedPods(l.Queue())))
 	}
 }
 
@@ -77,7 +77,7 @@ func TestAChangeEndsTheBackoffOfRefusals(t *testing.T) {
 	l.Submit(capacity.PodRef{UID: "u"}, c, now)
 	refusals := 0
 	for end := now.Add(12 * time.Minute); now.Before(end); now = now.Add(time.Second) {
-		if len(l.QueuedPods()) > 0 {
+		if len(l.QueuedPods(l.Queue())) > 0 {
 			refusals++
 			l.Refuse([]types.UID{"u"}, "the pool's limit is reached", true, now)
 		}
@@ -86,18 +86,18 @@ func TestAChangeEndsTheBackoffOfRefusals(t *testing.T) {
 	if refusals > 12 {
 		t.Errorf("planned for %d times in 12 minutes", refusals)
 	}
-	if len(l.QueuedPods()) > 0 {
+	if len(l.QueuedPods(l.Queue())) > 0 {
 		l.Refuse([]types.UID{"u"}, "the pool's limit is reached", true, now)
 	}
 	changed(l, now)
 	l.Tick(now.Add(backoff.First))
-	if len(l.QueuedPods()) != 1 {
+	if len(l.QueuedPods(l.Queue())) != 1 {
 		t.Error("not planned for after the limit was raised")
 	}
 	l.AddNode("claim", &capacity.Node{}, nil, false, now)
 	one(l, c, "claim")
 	l.ClaimGone("claim", "the launch failed", false, now)
-	if len(l.QueuedPods()) != 1 {
+	if len(l.QueuedPods(l.Queue())) != 1 {
 		t.Error("refusals of before count as failed launches")
 	}
 }
@@ -115,7 +115,7 @@ func TestTheNodeOfAClaimThatEndsIsClosed(t *testing.T) {
 	}
 	l.Submit(capacity.PodRef{UID: "u"}, c, epoch)
 	l.Existing("n", status)
-	if one(l, c, "n"); len(l.QueuedPods()) != 1 {
+	if one(l, c, "n"); len(l.QueuedPods(l.Queue())) != 1 {
 		t.Errorf("planned on a node that ends:\n%s", l)
 	}
 	l.Uncached("n", "id", epoch)
@@ -205,7 +205,7 @@ func TestPodsThatComeWhileRoomIsPlannedForThem(t *testing.T) {
 	l.Commit("p", []capacity.Placement{
 		{Class: c, Pod: capacity.PodRef{UID: "first"}, Node: "claim"}, {Class: c, Owner: "rs", Node: "claim"},
 	}, epoch)
-	if queued := l.QueuedPods(); len(queued) != 1 || queued[0].Ref.UID != "third" {
+	if queued := l.QueuedPods(l.Queue()); len(queued) != 1 || queued[0].Ref.UID != "third" {
 		t.Errorf("want the third pod planned for, and it alone:\n%s", l)
 	}
 	if l.Holds("rs", "") {

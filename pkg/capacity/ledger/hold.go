@@ -45,15 +45,11 @@ func (l *Ledger) Reserve(plan string, placements []capacity.Placement, leaving [
 		wanted[leaving[i]]++
 	}
 	l.commit(plan, placements, holds, now)
-	have := map[string]int{}
-	for _, n := range l.nodes {
-		for _, s := range n.slots {
-			if s.owner != "" && wanted[s.leaving] > 0 {
-				have[s.leaving]++
-			}
-		}
+	all := true
+	for node, n := range wanted {
+		all = all && len(l.heldFor(node)) == n
 	}
-	if maps.Equal(have, wanted) {
+	if all {
 		return true
 	}
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
@@ -95,16 +91,15 @@ func (l *Ledger) Release(leaving string) {
 	}
 }
 
-func (l *Ledger) heldFor(leaving string) []*slot {
-	var out []*slot
-	for _, n := range l.nodes {
-		for _, s := range n.slots {
-			if s.leaving == leaving && s.owner != "" {
+func (l *Ledger) heldFor(leaving string) (out []*slot) {
+	for _, slots := range l.held {
+		for _, s := range slots {
+			if s.leaving == leaving {
 				out = append(out, s)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *slot) int { return a.order - b.order })
+	slices.SortFunc(out, byOrder)
 	return out
 }
 

@@ -21,8 +21,8 @@ type Ledger struct {
 	everyNode  pieces.List[*node] // all nodes, for TickNodes; one that is gone stays until TickNodes comes to it
 	byName     map[string]*node   // by Node name, once known
 	pods       map[types.UID]*pod
-	queued     map[types.UID]*pod // the pods in state Queued
-	everyPod   pieces.List[*pod]  // all pods, for TickPods; a removed pod stays until TickPods comes to it
+	queued     []*pod            // the pods in state Queued, in no order
+	everyPod   pieces.List[*pod] // all pods, for TickPods; a removed pod stays until TickPods comes to it
 	classes    map[capacity.ClassKey]*class
 	everyClass pieces.List[*class]                   // all classes, for TickClasses; a dropped class stays until TickClasses comes to it
 	apart      *antiaffinity.Index                   // which classes must not share a node with each other (see Apart)
@@ -105,6 +105,7 @@ type pod struct {
 	arrival     int
 	removed     bool
 	state       State
+	at          int   // Queued: its place in Ledger.queued
 	slot        *slot // the slot that Pin gave it; nil while Planned, and while Open until its scheduling cycle begins
 	since       time.Time
 	why         string    // what it waits for, or why it was refused
@@ -201,7 +202,6 @@ func New() *Ledger {
 		nodes:    map[string]*node{},
 		byName:   map[string]*node{},
 		pods:     map[types.UID]*pod{},
-		queued:   map[types.UID]*pod{},
 		classes:  map[capacity.ClassKey]*class{},
 		apart:    antiaffinity.New(),
 		left:     map[capacity.ClassKey]*capacity.Class{},
@@ -229,7 +229,7 @@ func (l *Ledger) NoNodes() bool { return len(l.nodes) == 0 }
 func (l *Ledger) class(c *capacity.Class) *class {
 	k, ok := l.classes[c.Key]
 	if !ok {
-		k = &class{Class: c}
+		k = &class{Class: c, queued: map[*pod]bool{}, refusedPods: map[*pod]bool{}}
 		l.classes[c.Key] = k
 		l.everyClass.Add(k)
 		l.apart.Add(c)

@@ -305,7 +305,7 @@ func (l *Ledger) unready(slots ...*slot) {
 			l.become(p, Planned)
 			p.why = waitReason(s)
 		}
-		c.waiting = append(back, c.waiting...)
+		c.waiting = slices.Insert(c.waiting, 0, back...)
 	}
 }
 

@@ -28,10 +28,12 @@ func (l *Ledger) add(ref capacity.PodRef, c *capacity.Class) *pod {
 func (l *Ledger) become(p *pod, s State) {
 	p.unlist()
 	if p.state == Queued {
-		delete(l.queued, p.ref.UID)
+		n := len(l.queued) - 1
+		l.queued[p.at], l.queued[n].at = l.queued[n], p.at
+		l.queued = slices.Delete(l.queued, n, n+1)
 	}
 	if p.state = s; s == Queued {
-		l.queued[p.ref.UID] = p
+		p.at, l.queued = len(l.queued), append(l.queued, p)
 	}
 	p.list()
 }
@@ -41,9 +43,9 @@ func (l *Ledger) become(p *pod, s State) {
 func (p *pod) list() {
 	switch {
 	case p.state == Queued:
-		put(&p.class.queued, p)
+		p.class.queued[p] = true
 	case p.state == Refused:
-		put(&p.class.refusedPods, p)
+		p.class.refusedPods[p] = true
 	case p.state == Open && p.slot == nil:
 		p.class.open = pieces.Insert(p.class.open, p, bySince)
 	}
@@ -55,13 +57,6 @@ func (p *pod) unlist() {
 	if p.state == Open && p.slot == nil {
 		p.class.open = pieces.Remove(p.class.open, p, bySince)
 	}
-}
-
-func put(set *map[*pod]bool, p *pod) {
-	if *set == nil {
-		*set = map[*pod]bool{}
-	}
-	(*set)[p] = true
 }
 
 // remove forgets a pod whose entitlement has ended.

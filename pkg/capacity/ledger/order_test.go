@@ -53,7 +53,7 @@ func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 		"their node's launch failed": func(l *Ledger, uids []types.UID, now time.Time) {
 			l.AddNode("c", nil, nil, false, now)
 			var pl []capacity.Placement
-			for _, w := range InOrder(l.QueuedPods()) {
+			for _, w := range InOrder(l.QueuedPods(l.Queue())) {
 				pl = append(pl, capacity.Placement{Class: w.Class, Pod: w.Ref, Node: "c"})
 			}
 			l.Commit("1", pl, now)
@@ -63,7 +63,7 @@ func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, uids, now := manyPods(50)
 			retry(l, uids, now)
-			if got := uidsOf(InOrder(l.QueuedPods()), func(w Waiting) types.UID { return w.Ref.UID }); !slices.Equal(got, uids) {
+			if got := uidsOf(InOrder(l.QueuedPods(l.Queue())), func(w Waiting) types.UID { return w.Ref.UID }); !slices.Equal(got, uids) {
 				t.Errorf("planned for as\n%v, came as\n%v", got, uids)
 			}
 		})
@@ -75,7 +75,7 @@ func TestGatesEndInTheOrderOfArrival(t *testing.T) {
 	l, uids, now := manyPods(50)
 	l.AddNode("c", nil, nil, true, now)
 	var pl []capacity.Placement
-	for _, w := range InOrder(l.QueuedPods()) {
+	for _, w := range InOrder(l.QueuedPods(l.Queue())) {
 		pl = append(pl, capacity.Placement{Class: w.Class, Pod: w.Ref, Node: "c"})
 	}
 	l.Commit("1", pl, now)

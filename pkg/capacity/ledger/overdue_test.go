@@ -64,11 +64,11 @@ func TestRoomOfAPodThatIsNeverBoundIsGivenUp(t *testing.T) {
 			l.Unfence("node")
 			// Others may use the capacity at once. The pod itself isn't planned for again for as long as it had its slot.
 			l.tickTo(end, end.Add(9*time.Minute))
-			if n := len(l.QueuedPods()); n > 0 {
+			if n := len(l.QueuedPods(l.Queue())); n > 0 {
 				t.Error("the pod is planned for again at once")
 			}
 			l.tickTo(end, end.Add(11*time.Minute))
-			if n := len(l.QueuedPods()); n != 1 {
+			if n := len(l.QueuedPods(l.Queue())); n != 1 {
 				t.Error("the pod is never planned for again")
 			}
 			if err := check(l); err != nil {

@@ -98,11 +98,20 @@ func (l *Ledger) queue(p *pod, now time.Time) {
 	l.out.Plan = true
 }
 
-// QueuedPods returns the pods that wait for a plan, in any order (see InOrder).
-func (l *Ledger) QueuedPods() []Waiting {
-	out := make([]Waiting, 0, len(l.queued))
-	for _, p := range l.queued {
-		out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since, Stale: p.stale, arrival: p.arrival})
+// Queue is the pods that waited for a plan at some time, in no order.
+type Queue []*pod
+
+// Queue returns the pods that wait for a plan.
+func (l *Ledger) Queue() Queue { return slices.Clone(l.queued) }
+
+// QueuedPods returns those pods of a queue, or of a part of it, that still wait for a plan, in any order (see InOrder). A caller that must not hold its
+// lock for long asks for a few thousand pods at a time.
+func (l *Ledger) QueuedPods(q Queue) []Waiting {
+	out := make([]Waiting, 0, len(q))
+	for _, p := range q {
+		if p.state == Queued && l.pods[p.ref.UID] == p {
+			out = append(out, Waiting{Ref: p.ref, Class: p.class.Class, Since: p.since, Stale: p.stale, arrival: p.arrival})
+		}
 	}
 	return out
 }

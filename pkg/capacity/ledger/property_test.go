@@ -106,7 +106,7 @@ func (w *world) step() string {
 		w.l.Submit(capacity.PodRef{UID: uid}, c, w.now)
 		return "submit " + string(uid)
 	case 3, 4:
-		queued := InOrder(w.l.QueuedPods())
+		queued := InOrder(w.l.QueuedPods(w.l.Queue()))
 		if len(queued) == 0 {
 			return "nothing queued"
 		}

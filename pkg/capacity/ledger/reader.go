@@ -16,7 +16,8 @@ type Reader interface {
 	Knows(uid types.UID) bool
 	Refused(uid types.UID) bool
 	Unplanned(uid types.UID) bool
-	QueuedPods() []Waiting
+	Queue() Queue
+	QueuedPods(q Queue) []Waiting
 	Queued() int
 	Waits(launched bool) bool
 	Releasable(launched bool) []Waiting

@@ -143,7 +143,7 @@ func (s *story) effects(when string) {
 	say("terminate", e.End...)
 	if e.Plan {
 		var queued []capacity.PodRef
-		for _, w := range InOrder(s.ledger.QueuedPods()) {
+		for _, w := range InOrder(s.ledger.QueuedPods(s.ledger.Queue())) {
 			queued = append(queued, w.Ref)
 		}
 		say("plan for", pods(queued)...)

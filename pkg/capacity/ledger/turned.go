@@ -68,13 +68,16 @@ func (l *Ledger) leave(n *node) {
 // pods may have been kept off each of thousands of nodes, so it isn't remembered which pod was kept off which node, and each pod is activated
 // once for all nodes that have left since the last call.
 func (l *Ledger) recallApart() {
-	found := map[*pod]bool{}
-	for _, c := range l.left {
+	found, most := map[*pod]bool{}, 2_000 // classes in this round
+	for key, c := range l.left {
+		if most--; most < 0 {
+			break
+		}
+		delete(l.left, key)
 		for key := range l.apart.Apart(c, func(key capacity.ClassKey) bool { return len(l.classes[key].refusedPods) > 0 }) {
 			maps.Copy(found, l.classes[key].refusedPods)
 		}
 	}
-	clear(l.left)
 	for _, p := range slices.SortedFunc(maps.Keys(found), byArrival) {
 		l.out.Activate = append(l.out.Activate, p.ref)
 	}

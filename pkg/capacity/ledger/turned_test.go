@@ -49,7 +49,7 @@ func TestPodsKeptApart(t *testing.T) {
 			l.Take()
 			end(l)
 			l.Tick(epoch)
-			comes := len(l.QueuedPods()) > 0 // planned for again, and opened later
+			comes := len(l.QueuedPods(l.Queue())) > 0 // planned for again, and opened later
 			for _, ref := range l.Take().Activate {
 				comes = comes || ref.UID == "x"
 			}

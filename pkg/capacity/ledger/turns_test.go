@@ -24,7 +24,7 @@ func TestUselessSlotIsGivenUp(t *testing.T) {
 		r := capacity.PodRef{UID: types.UID(fmt.Sprint("p", i))}
 		live = append(live, r)
 		l.Submit(r, c, now)
-		if q := l.QueuedPods(); len(q) > 0 {
+		if q := l.QueuedPods(l.Queue()); len(q) > 0 {
 			claim := fmt.Sprint("c", i)
 			l.AddNode(claim, nil, nil, false, now)
 			l.Launching(claim, now)
