@@ -50,9 +50,10 @@ func (l *Ledger) heldInMove(c *capacity.Class, owner types.UID) (out *slot) {
 
 // heldForNext returns a slot of the class that is reserved for the owner's next pod, one on an initialized node or else a ready one if possible, or nil.
 func (l *Ledger) heldForNext(c *capacity.Class, owner types.UID) (out *slot) {
+	of := l.classes[c.Key]
 	for _, s := range l.held[owner] {
 		switch {
-		case s.class.Key != c.Key || s.early:
+		case s.class != of || s.early:
 		case s.ready && s.node.status.Initialized: // the node that is being drained has waited for such a slot
 			return s
 		case out == nil || s.ready && !out.ready:
