@@ -39,7 +39,7 @@ func own(folders ...string) []string {
 }
 
 // launching is all that turns demand into instances: the launcher, and the packages that it is made of.
-var launching = own("pkg/launch", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/moves", "pkg/staticpool", "pkg/daemons", "pkg/podevents", "pkg/bookings")
+var launching = own("pkg/launch", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/moves", "pkg/staticpool", "pkg/daemons", "pkg/podevents", "pkg/podconditions", "pkg/bookings")
 
 // Rules of the module.
 var Rules = []Rule{
@@ -96,6 +96,7 @@ var Rules = []Rule{
 	{"pkg/daemons", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "what a DaemonSet's pod needs doesn't depend on who plans for it"},
 
 	{"pkg/podevents", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it writes what it is given"},
+	{"pkg/podconditions", own("pkg/podevents", "pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/reservations", "pkg/pending", "pkg/spending", "pkg/provisioning", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it writes what the gate says"},
 
 	{"pkg/provisioning", []string{runtime, framework, scheduler, awsSDK, ec2Types, karpTypes}, "cloud, claims and filters are interfaces: a plan is made the same way in a cluster, offline and in a benchmark"},
 	{"pkg/provisioning", own("pkg/aws", "pkg/karpenter", "pkg/simulate", "pkg/launch", "pkg/lifecycle", "pkg/disruption", "plugins"), "it ends in a plan; who carries it out imports it"},
