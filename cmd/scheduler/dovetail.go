@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-scheduler/dovetail/pkg/lifecycle"
 	"github.com/dovetail-scheduler/dovetail/pkg/observe"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
+	"github.com/dovetail-scheduler/dovetail/pkg/podconditions"
 	"github.com/dovetail-scheduler/dovetail/pkg/provisioning"
 	"github.com/dovetail-scheduler/dovetail/pkg/reservations"
 	"github.com/dovetail-scheduler/dovetail/pkg/simulate"
@@ -39,6 +40,7 @@ type dovetail struct {
 	others       func() frameworkruntime.Registry // plugins that are neither ours nor upstream's
 	reservations *reservations.Ledger
 	classes      *pending.Classes // created with the first profile that uses a plugin
+	conditions   *podconditions.Conditions
 	controllers  sync.WaitGroup
 	start        sync.Once
 	// end stops the process; nil: it can't be stopped from here.
@@ -48,6 +50,7 @@ type dovetail struct {
 func newDovetail() *dovetail {
 	d := &dovetail{clock: clock.RealClock{}, cloud: onAWS(), publish: publish, others: outOfTree}
 	d.reservations = reservations.New(d.clock)
+	d.conditions = podconditions.New(d.clock, d.reservations.Gate)
 	return d
 }
 
@@ -56,7 +59,7 @@ func (d *dovetail) plugins() []app.Option {
 	out := []app.Option{
 		app.WithPlugin(provision.Name, provision.New(d.reservations, func(h fwk.Handle) provision.Classifier { return d.classifier(h) })),
 		app.WithPlugin(binder.Name, binder.New(d.reservations, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })),
-		app.WithPlugin(binder.GateName, binder.NewGate(d.reservations)),
+		app.WithPlugin(binder.GateName, binder.NewGate(d.reservations, func(h fwk.Handle) binder.Classifier { return d.classifier(h) }, d.conditions)),
 		app.WithPlugin(binder.InitializingNodesName,
 			binder.NewInitializingNodes(d.reservations, func(h fwk.Handle) binder.Classifier { return d.classifier(h) }, lifecycle.HiddenTaints)),
 	}
@@ -166,6 +169,7 @@ func (d *dovetail) runParts(ctx context.Context, sched *scheduler.Scheduler, pro
 func (d *dovetail) lead(ctx context.Context, sched *scheduler.Scheduler, profiles []profile, p *parts) {
 	d.controllers.Go(func() { d.run(ctx, "cloud provider", endless(p.provider.Run)) })
 	d.controllers.Go(func() { p.events.Run(ctx) })
+	d.controllers.Go(func() { d.conditions.Run(ctx, p.client, p.pods) })
 	d.controllers.Go(func() { p.metrics.lead(ctx) })
 	d.controllers.Go(func() {
 		// The scheduler has waited for its own handlers only. A pod that Pending hasn't seen when reservations are restored would lose its

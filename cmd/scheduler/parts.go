@@ -8,6 +8,7 @@ import (
 	"github.com/awslabs/operatorpkg/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	listersv1 "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	schedulerserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
@@ -41,6 +42,7 @@ import (
 // parts are the clients and controllers of Dovetail that run beside the scheduler.
 type parts struct {
 	client   kubernetes.Interface
+	pods     listersv1.PodLister
 	store    *store.Store
 	external *karpenter.ExternalController
 	peers    *peers.Peers
@@ -70,7 +72,7 @@ func (d *dovetail) adapters(ctx context.Context, cc *schedulerserverconfig.Compl
 		return nil, err
 	}
 	recorder := cc.EventBroadcaster.NewRecorder("dovetail")
-	p := &parts{client: client, events: podevents.New(recorder), external: karpenter.NewExternalController(client, d.clock)}
+	p := &parts{client: client, pods: cc.InformerFactory.Core().V1().Pods().Lister(), events: podevents.New(recorder), external: karpenter.NewExternalController(client, d.clock)}
 	if p.store, err = store.New(asJSON(cc.KubeConfig), d.cloud.nodeClass, p.sources(cc, profiles[0].args), recorder, d.clock); err != nil {
 		return nil, err
 	}
@@ -125,7 +127,7 @@ func (d *dovetail) launching(ctx context.Context, cc *schedulerserverconfig.Comp
 	if err != nil {
 		return err
 	}
-	p.pending = pending.New(pending.Config{Schedulers: names(profiles), Others: provisionFor(profiles), Lister: cc.InformerFactory.Core().V1().Pods().Lister(), Events: p.events},
+	p.pending = pending.New(pending.Config{Schedulers: names(profiles), Others: provisionFor(profiles), Lister: p.pods, Events: p.events},
 		d.reservations, d.classes)
 	owners := pending.NewOwners(cc.InformerFactory)
 	arrivals := pending.NewArrivals(owners, p.pending, d.clock)

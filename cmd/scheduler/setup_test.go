@@ -272,9 +272,9 @@ type asked struct {
 	times int
 }
 
-func (a *asked) Gated(uid types.UID) bool {
+func (a *asked) Gated(pod *corev1.Pod) (closed, held bool) {
 	a.times++
-	return a.Ledger.Gated(uid)
+	return a.Ledger.Gated(pod)
 }
 
 // Under its lock, the queue asks about each gated pod at each event that the plugin which gates it has registered for.
@@ -285,7 +285,7 @@ func TestGatedPodsAreNotAskedAtNewNodes(t *testing.T) {
 	reservations := &asked{Ledger: d.reservations}
 	sched := d.twoProfiles(ctx, t, false, func(r frameworkruntime.Registry) {
 		r[binder.Name] = binder.New(reservations, func(h fwk.Handle) binder.Classifier { return d.classifier(h) })
-		r[binder.GateName] = binder.NewGate(reservations)
+		r[binder.GateName] = binder.NewGate(reservations, func(h fwk.Handle) binder.Classifier { return d.classifier(h) }, d.conditions)
 	})
 	const n = 100
 	pods := map[string]*corev1.Pod{}

@@ -59,7 +59,7 @@ func (w *world) up() {
 	}
 }
 
-// evict ends a pod and lets its controller create another.
+// evict ends a pod and lets its controller create another, which takes what is reserved for it at the gate.
 func (w *world) evict(pod *corev1.Pod) {
 	w.mu.Lock()
 	delete(w.bound, pod.UID)
@@ -67,6 +67,9 @@ func (w *world) evict(pod *corev1.Pod) {
 	next := pod.DeepCopy()
 	next.Name, next.UID, next.Spec.NodeName = pod.Name+"x", pod.UID+"x", ""
 	w.pending.Handler().OnAdd(next, false)
+	if class, err := w.pending.Classes.Class(next); err == nil {
+		w.reservations.Adopt(capacity.RefOf(next), class)
+	}
 }
 
 func TestRoomIsMadeBeforeANodeGoes(t *testing.T) {

@@ -162,18 +162,6 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	if !known && p.reservations.Knows(pod.UID) { // the scheduler's handler ran before this one
 		p.reservations.Step(func(l *ledger.Ledger, _ time.Time) { l.Seen(pod.UID) })
 	}
-	if owner := objects.Controller(pod); old == nil && owner != "" {
-		holds := false
-		if !p.reservations.Idle() {
-			p.reservations.Read(func(l ledger.Reader) { holds = l.Holds(owner, objects.DeploymentOf(pod)) })
-		}
-		if !holds {
-			return
-		}
-		if class, err := p.Classes.Class(pod); err == nil {
-			p.reservations.Adopt(capacity.RefOf(pod), class)
-		}
-	}
 }
 
 // drop forgets a pod that doesn't wait for a node to be launched. ended: it never will again. tell is the step that informs the ledger, if that has

@@ -7,11 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/objects"
 	"github.com/dovetail-scheduler/dovetail/pkg/panics"
 )
 
@@ -20,11 +22,13 @@ import (
 // class that wait before it, as does Gate, which is asked only where its reason is logged. Submit, Assume, Unassume and Settled read the
 // reservations of that class, its node and its group, Object those of the node, and Apart, once in the cycle of a pod that is not pinned,
 // the classes that may conflict with the pod's. Submit and Unassume read all pods in the ledger when the node has changed after their gates
-// opened. Gated, Knows, Watches, Refused and Unwatched are O(1). The launch controller's steps (Tick each second, the writing of a plan) read
+// opened. Gated, Knows, Watches, Refused and Unwatched are O(1); Adopt, which is called where capacity is reserved for an owner's next pods,
+// reads the reservations of the class. The launch controller's steps (Tick each second, the writing of a plan) read
 // every pod and node in the ledger, and cycles wait for them. BenchmarkGrowth (test/bench) measures all of this. A panic under the lock ends the
 // process: the ledger would be half changed, and the next start rebuilds its content.
 //
-// Lock order: the scheduling queue's lock is taken before that of Ledger (PreEnqueue), which never calls out.
+// Lock order: the scheduling queue's lock is taken before that of Ledger (PreEnqueue), which never calls out. PreEnqueue also changes the ledger
+// (Adopt). If that opens gates, the goroutine that waits on Wake activates the pods: the queue's lock is not free here.
 type Ledger struct {
 	clock clock.PassiveClock
 	wake  chan struct{}
@@ -247,13 +251,17 @@ func (r *Ledger) Gate(uid types.UID) (closed bool, why string) {
 	return closed, why
 }
 
-// Gated reports whether the pod has to stay out of the scheduling queue. It is O(1): the queue may ask about all waiting pods at once.
-func (r *Ledger) Gated(uid types.UID) (closed bool) {
+// Gated reports whether the pod has to stay out of the scheduling queue. held: the ledger doesn't have the pod, and capacity is reserved for the next
+// pods of its owner, so Adopt may find some for it. Gated is O(1): the queue may ask about all waiting pods at once.
+func (r *Ledger) Gated(pod *corev1.Pod) (closed, held bool) {
 	if r.Idle() {
-		return false
+		return false, false
 	}
-	r.query(func(l *ledger.Ledger) { closed = l.Gated(uid) })
-	return closed
+	r.query(func(l *ledger.Ledger) {
+		closed = l.Gated(pod.UID)
+		held = !closed && !l.Knows(pod.UID) && l.Holds(objects.Controller(pod), objects.DeploymentOf(pod))
+	})
+	return closed, held
 }
 
 // Pin returns the only node that the pod may use. If node is empty, it may use any, unless wait says what a planned pod waits for.

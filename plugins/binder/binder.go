@@ -42,8 +42,7 @@ type Ledger interface {
 	Unwatched() bool
 	Knows(uid types.UID) bool
 	Adopt(ref capacity.PodRef, c *capacity.Class) bool
-	Gate(uid types.UID) (closed bool, why string)
-	Gated(uid types.UID) bool
+	Gated(pod *corev1.Pod) (closed, held bool)
 	Pin(uid types.UID) (node, wait string)
 	Watches(node string) bool
 	Apart(uid types.UID, c *capacity.Class, preempts bool) map[capacity.ClassKey]bool
@@ -81,7 +80,7 @@ func (b *Binder) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return []fwk.ClusterEventWithHint{{
 		Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add},
 		QueueingHintFn: func(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
-			if b.ledger.Gated(pod.UID) {
+			if closed, _ := b.ledger.Gated(pod); closed {
 				return fwk.QueueSkip, nil // the ledger activates it when its own node is there
 			}
 			return fwk.Queue, nil // also a refused pod: no capacity is being launched for it

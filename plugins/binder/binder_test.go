@@ -69,14 +69,14 @@ func TestPreEnqueue(t *testing.T) {
 			w := newWorld(t)
 			tc.history(w)
 			verbose := klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(4))))
-			if diff := cmp.Diff(tc.want, answerOf((&Gate{ledger: w.reservations}).PreEnqueue(verbose, pod("web")))); diff != "" {
+			if diff := cmp.Diff(tc.want, answerOf(w.gate(w.reservations).PreEnqueue(verbose, pod("web")))); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 			if tc.want != success {
 				tc.want.Reason = gated
 			}
 			quiet := klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(3))))
-			if diff := cmp.Diff(tc.want, answerOf((&Gate{ledger: unexplained{w.reservations, t}}).PreEnqueue(quiet, pod("web")))); diff != "" {
+			if diff := cmp.Diff(tc.want, answerOf(w.gate(unexplained{w.reservations, t}).PreEnqueue(quiet, pod("web")))); diff != "" {
 				t.Errorf("answer where reasons are not logged (-want +got):\n%s", diff)
 			}
 		})
@@ -85,13 +85,13 @@ func TestPreEnqueue(t *testing.T) {
 
 // unexplained is a ledger that must not be asked for reasons: they take longer to find the more pods wait.
 type unexplained struct {
-	Ledger
+	GateLedger
 	*testing.T
 }
 
 func (u unexplained) Gate(uid types.UID) (bool, string) {
 	u.Errorf("the ledger is asked what pod %s waits for", uid)
-	return u.Ledger.Gate(uid)
+	return u.GateLedger.Gate(uid)
 }
 
 func TestSignPod(t *testing.T) {

@@ -58,7 +58,7 @@ func BenchmarkGrowth(b *testing.B) {
 	} {
 		b.Run(world.name, func(b *testing.B) {
 			c := &crowded{rig: newRig(b), kind: kinds[0].shape}
-			gate, err := binder.NewGate(c.reservations)(c.ctx, nil, c.profile(withPlugins))
+			gate, err := binder.NewGate(c.reservations, func(fwk.Handle) binder.Classifier { return c.classes }, unheard{})(c.ctx, nil, c.profile(withPlugins))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -68,6 +68,11 @@ func BenchmarkGrowth(b *testing.B) {
 		})
 	}
 }
+
+// unheard is told which pods wait.
+type unheard struct{}
+
+func (unheard) Add(*corev1.Pod) {}
 
 // fill adds pods, nine of ten planned for nodes that are being launched and one for nodes that exist.
 func (c *crowded) fill(n int, app func(i int) string) {

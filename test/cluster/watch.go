@@ -161,7 +161,7 @@ func describePod(pod *corev1.Pod) string {
 func Bound(pod *corev1.Pod) bool   { return pod.Spec.NodeName != "" }
 func Running(pod *corev1.Pod) bool { return Bound(pod) && pod.Status.Phase == corev1.PodRunning }
 
-// Unschedulable reports whether the scheduler has tried the pod and found no node for it.
+// Unschedulable reports whether the pod's condition says that there is no node for it, or none yet.
 func Unschedulable(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {

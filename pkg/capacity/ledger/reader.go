@@ -38,7 +38,6 @@ type Reader interface {
 	Slots(claim string) []capacity.Slot
 	AllSlots(claims []string) map[string][]capacity.Slot
 	Refs(claim string) []capacity.PodRef
-	Holds(owner types.UID, deployment string) bool
 	Held(leaving string) (held map[Successor]int, up int)
 	Adopted() map[types.UID][]types.UID
 	Expects(c *capacity.Class) bool
