@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	testingclock "k8s.io/utils/clock/testing"
+
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/planner"
 )
@@ -19,6 +21,7 @@ func (c *coming) More() bool                             { return bool(*c) }
 // when no more come, without having been refused.
 func TestTheTailOfABurstWaits(t *testing.T) {
 	w := newWorld(t)
+	w.clock = testingclock.NewFakeClock(time.Now())
 	more := coming(true)
 	w.arrivals = &more
 	w.build()

@@ -18,13 +18,14 @@ import (
 )
 
 // Ledger is the ledger behind a lock. The plugins call it in the scheduling cycle, so it never waits: no other call is made under its
-// lock. The cost of a call in a cycle grows not with the cluster, but with the number of reservations: Pin counts the pods of the pod's
-// class that wait before it, as does Gate, which is asked only where its reason is logged. Submit, Assume, Unassume and Settled read the
-// reservations of that class, its node and its group, Object those of the node, and Apart, once in the cycle of a pod that is not pinned,
-// the classes that may conflict with the pod's. Submit and Unassume read all pods in the ledger when the node has changed after their gates
-// opened. Gated, Knows, Watches, Refused and Unwatched are O(1); Adopt, which is called where capacity is reserved for an owner's next pods,
-// reads the reservations of the class. The launch controller's steps (Tick each second, the writing of a plan) read
-// every pod and node in the ledger, and cycles wait for them. BenchmarkGrowth (test/bench) measures all of this. A panic under the lock ends the
+// lock. Gated, Knows, Watches, Refused and Unwatched are O(1). The cost of the other calls in a cycle grows not with the cluster, but with the
+// number of reservations: Submit and Adopt read those that are kept for the pod's owner, Assume, Unassume and Settled those of the pod's node
+// and group, Object those of the node, and Apart, once in the cycle of a pod that is not pinned, the classes that may conflict with the pod's. Where
+// one is added to those of a class or removed, pointers to the others of the class are moved: tens of microseconds with 50,000. Gate, which is
+// asked only where its reason is logged, counts the pods of the class that wait before the pod.
+//
+// What is due each second, and what follows a change of offerings, is done in pieces, as is reading a long queue; cycles wait for one piece. A plan
+// is written in one step, in time proportional to its pods. BenchmarkGrowth (test/bench) measures all of this. A panic under the lock ends the
 // process: the ledger would be half changed, and the next start rebuilds its content.
 //
 // Lock order: the scheduling queue's lock is taken before that of Ledger (PreEnqueue), which never calls out. PreEnqueue also changes the ledger
