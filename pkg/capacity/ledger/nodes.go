@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -110,7 +111,7 @@ func (l *Ledger) node(key string) *node {
 		return n
 	}
 	l.arrivals++
-	n := &node{key: key, arrival: l.arrivals, reserved: map[int32]capacity.Resources{}}
+	n := &node{key: key, arrival: l.arrivals, reserved: map[int32]capacity.Resources{}, meant: map[capacity.ClassKey]*capacity.Class{}}
 	l.nodes[key] = n
 	l.everyNode.Add(n)
 	return n
@@ -154,6 +155,7 @@ func (l *Ledger) Named(claim, name, providerID string) {
 			n.add(s)
 		}
 		n.planned += other.planned
+		maps.Copy(n.meant, other.meant)
 		for _, c := range other.chunks {
 			c.node = n
 			n.chunks = append(n.chunks, c)
@@ -336,9 +338,6 @@ func (n *node) add(s *slot) {
 
 // intend notes that pods of the class are to use the node.
 func (n *node) intend(c *capacity.Class) {
-	if n.meant == nil {
-		n.meant = map[capacity.ClassKey]*capacity.Class{}
-	}
 	n.meant[c.Key] = c
 }
 

@@ -172,7 +172,7 @@ func (l *Ledger) ClaimGone(claim, why string, exhausted bool, now time.Time) {
 	if n.cached {
 		// The Node object exists a little longer, perhaps without a taint that keeps pods off. As long as it does, the ledger lets no pod go there.
 		left := &node{key: n.name, name: n.name, arrival: n.arrival, providerID: n.machine(), cached: true, status: n.status, fenced: true, closed: true,
-			reserved: map[int32]capacity.Resources{}}
+			reserved: map[int32]capacity.Resources{}, meant: map[capacity.ClassKey]*capacity.Class{}}
 		l.nodes[n.name], l.byName[n.name] = left, left
 		l.everyNode.Add(left)
 	}

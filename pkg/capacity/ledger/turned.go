@@ -74,8 +74,13 @@ func (l *Ledger) recallApart() {
 			break
 		}
 		delete(l.left, key)
-		for key := range l.apart.Apart(c, func(key capacity.ClassKey) bool { return len(l.classes[key].refusedPods) > 0 }) {
+		for key := range l.apart.Apart(c, func(key capacity.ClassKey) bool {
+			return len(l.classes[key].refusedPods)+len(l.classes[key].queued) > 0
+		}) {
 			maps.Copy(found, l.classes[key].refusedPods)
+			for p := range l.classes[key].queued {
+				p.told = "" // if it is refused again, for whatever reason, it is activated then
+			}
 		}
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(found), byArrival) {

@@ -66,6 +66,55 @@ func TestPodsKeptApart(t *testing.T) {
 	}
 }
 
+// The same for a pod that is being planned for again when the node leaves the ledger, and is refused for the same reason then.
+func TestPodsKeptApartThatAreQueuedWhenTheNodeLeaves(t *testing.T) {
+	l := New()
+	planned, kept := repelling("planned", "a"), testClass("kept", 100, 0)
+	kept.Labels = map[string]string{"app": "a"}
+	q, x := capacity.PodRef{UID: "q"}, capacity.PodRef{UID: "x"}
+	l.Existing("n", upAndRunning)
+	l.Submit(q, planned, epoch)
+	l.Commit("p", []capacity.Placement{{Class: planned, Pod: q, Node: "n"}}, epoch)
+	l.Submit(x, kept, epoch)
+	l.Refuse([]types.UID{"x"}, "no pool", false, epoch)
+	l.Submit(x, kept, epoch) // its cycle has failed
+	l.Pin("q")
+	_ = l.Assume("q", "n", false)
+	changed(l, epoch)
+	l.Settled("q", "n")
+	l.Take()
+	l.Tick(epoch)
+	l.Refuse([]types.UID{"x"}, "no pool", false, epoch)
+	if got := l.Take().Activate; len(got) != 1 || got[0] != x {
+		t.Errorf("activated %v, want %v", got, x)
+	}
+}
+
+// The same for a node that was planned on before it was known whose it is, after a restart.
+func TestPodsKeptApartFromAMergedNode(t *testing.T) {
+	l := New()
+	planned, kept := repelling("planned", "a"), testClass("kept", 100, 0)
+	kept.Labels = map[string]string{"app": "a"}
+	q, x := capacity.PodRef{UID: "q"}, capacity.PodRef{UID: "x"}
+	up := NodeStatus{ProviderID: "id", Managed: true, Registered: true, Ready: true, Initialized: true}
+	l.Existing("n", up)
+	l.Submit(q, planned, epoch)
+	l.Commit("p", []capacity.Placement{{Class: planned, Pod: q, Node: "n"}}, epoch)
+	l.Submit(x, kept, epoch)
+	l.Refuse([]types.UID{"x"}, "no pool", false, epoch)
+	l.Pin("q")
+	_ = l.Assume("q", "n", false)
+	l.AddNode("claim", &capacity.Node{}, nil, true, epoch)
+	l.Named("claim", "n", "id")
+	l.Settled("q", "n")
+	l.Cached("n", up, epoch)
+	l.Take()
+	l.Tick(epoch)
+	if got := l.Take().Activate; len(l.nodes) > 0 || len(got) != 1 || got[0] != x {
+		t.Errorf("%d nodes are left, activated %v; want %v", len(l.nodes), got, x)
+	}
+}
+
 // However many nodes leave the ledger between two ticks, a refused pod that had to keep off them is tried once, and no other refused pod is.
 func TestEachPodKeptApartIsTriedOnce(t *testing.T) {
 	l := New()
