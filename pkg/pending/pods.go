@@ -127,7 +127,10 @@ func (p *Pods) observe(old, pod *corev1.Pod) {
 	}
 	asks := p.asks(pod)
 	ended := pod.DeletionTimestamp != nil || objects.Ended(pod)
-	if !p.ours[pod.Spec.SchedulerName] && !asks || ended || len(pod.Spec.SchedulingGates) > 0 {
+	if len(pod.Spec.SchedulingGates) > 0 && !ended {
+		return // if the ledger has it, the scheduler knows a later version without them, which this handler will see in a moment
+	}
+	if !p.ours[pod.Spec.SchedulerName] && !asks || ended {
 		p.drop(pod, ended, func(l *ledger.Ledger, _ time.Time) { l.Gone(pod.UID) })
 		return
 	}

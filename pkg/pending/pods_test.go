@@ -67,6 +67,28 @@ func admitted() []corev1.Toleration {
 	return []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300)}}
 }
 
+// The scheduler may have a pod whose last gate is gone, and capacity may be reserved for it, while Pods still hears that the pod has gates.
+func TestLateEventsOfGatesEndNoReservation(t *testing.T) {
+	p := newQueue(Config{})
+	pod := unscheduled(0)
+	class, err := p.Classes.Class(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.reservations.Submit(capacity.RefOf(pod), class)
+	gated := unscheduled(0)
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+	h := p.Handler()
+	h.OnAdd(gated, false)
+	if !p.reservations.Knows(pod.UID) || p.Get(pod.UID) != nil {
+		t.Error("a pod with gates is pending, or the ledger has lost it")
+	}
+	h.OnUpdate(gated, pod)
+	if !p.reservations.Knows(pod.UID) || p.Get(pod.UID) == nil {
+		t.Error("the pod is not pending, or the ledger has lost it")
+	}
+}
+
 // A bound pod that is replaced leaves its node, which then has free capacity.
 func TestBoundPodThatWasReplacedMakesRoom(t *testing.T) {
 	p := newQueue(Config{})
