@@ -79,8 +79,8 @@ func (s *Store) dropRecords(ctx context.Context, records map[guard.Owner]string)
 				return err
 			}
 		}
-		s.status.changed(karpenter.NodePools, o.Pool) // its condition depends on the record, which is known now
 	}
+	s.SharedChanged() // the conditions of pools depend on the records, which are known now, also that there is none
 	return nil
 }
 

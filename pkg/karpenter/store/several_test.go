@@ -229,6 +229,28 @@ func TestGuardRecordsOfSeveral(t *testing.T) {
 	}
 }
 
+// A condition that another process has left, one without a name or before a restart, goes when it is known that there is no record for it.
+func TestConditionWithoutARecord(t *testing.T) {
+	paused := func(np *karpv1.NodePool) {
+		np.Status.Conditions = append(np.Status.Conditions, status.Condition{Type: objects.ConditionLaunchesPaused, Status: metav1.ConditionTrue, Reason: "Paused", LastTransitionTime: metav1.Now()})
+	}
+	w := newNamed(t, newFakeAPI(readyClass("default"), testPool("apples", plain, team("red"), paused)), "red")
+	w.guardMap = guardmap.New(fake.NewClientset(), "kube-system", w.nodeClass.ManagedBy)
+	w.leading()
+	w.eventually("the pool's status was looked at", func() bool {
+		return conditions(w.getPool("apples"))[karpv1.ConditionTypeValidationSucceeded] != ""
+	})
+	if conditions(w.getPool("apples"))[objects.ConditionLaunchesPaused] == "" {
+		t.Fatal("the condition went although the records aren't known")
+	}
+	if _, err := w.GuardRecords(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the condition goes", func() bool {
+		return conditions(w.getPool("apples"))[objects.ConditionLaunchesPaused] == ""
+	})
+}
+
 // Each keeps the spending guard's record of a pool for itself, too: one to which the pool doesn't belong any more writes nothing on it, and has its own
 // record when the pool comes back, also after a restart.
 func TestGuardRecordOfAPoolThatChangesHands(t *testing.T) {
