@@ -121,15 +121,22 @@ func (s *Controller) Keep(ctx context.Context) (again bool) {
 			want++
 		}
 		n := count{have[p.Name], want}
-		answered, soon := s.state.answered(p.Name, n)
+		answered := s.state.answered(p.Name, n)
+		if n.have == want {
+			s.state.unanswered(p.Name)
+		}
 		if n.have == want || !known && n.have > want || answered {
 			s.state.shortage(p.Name, "")
-			again = again || soon
+			again = again || answered
 			continue
 		}
 		again = true
-		if (n.have > want || p.Unready == "" && s.mayGrow(p.Name)) && s.keepPool(ctx, p) {
+		switch {
+		case n.have < want && (p.Unready != "" || !s.mayGrow(p.Name)):
+		case s.keepPool(ctx, p):
 			s.state.answer(p.Name, n)
+		default:
+			s.state.unanswered(p.Name)
 		}
 	}
 	return again

@@ -156,8 +156,13 @@ func TestClaimsOfAnotherTakeThePlaceOfReplicas(t *testing.T) {
 			if claims.asked > 70 || *launched > 0 {
 				t.Errorf("asked %d times in an hour, %d nodes launched; want one a minute, and no node", claims.asked, *launched)
 			}
-			claims.others = tc.thenBy
-			serve(resync+poll, func() bool { return *launched > 0 })
+			asked := claims.asked
+			serve(2*resync, func() bool { return claims.asked > asked })
+			claims.others = tc.thenBy // just after the API server was asked
+			has := func() bool { return *launched > 0 }
+			serve(resync-4*poll, has)
+			again = true // something else has changed, in this pool or another
+			serve(5*poll, has)
 			if *launched != tc.want {
 				t.Errorf("%d nodes launched when one of the other's has ended, want %d", *launched, tc.want)
 			}

@@ -88,13 +88,19 @@ func (s *State) poolLocked(name string) *pool {
 	return p
 }
 
-// answered reports whether the API server was asked about this count and need not be asked again yet; soon: it is to be asked before the next resync.
-func (s *State) answered(pool string, c count) (answered, soon bool) {
+// answered reports whether the API server was asked about this count and need not be asked again yet.
+func (s *State) answered(pool string, c count) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.poolLocked(pool).last
-	answered = last.count == c && s.clock.Now().Before(last.until)
-	return answered, answered && last.wait < resync-poll
+	return last.count == c && s.clock.Now().Before(last.until)
+}
+
+// unanswered forgets what the API server said: something was to be done since.
+func (s *State) unanswered(pool string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.poolLocked(pool).last = answer{}
 }
 
 // answer records that the API server was asked about this count, and nothing is to be done.
@@ -104,7 +110,7 @@ func (s *State) answer(pool string, c count) {
 	p := s.poolLocked(pool)
 	wait := poll
 	if p.last.count == c {
-		wait = min(max(2*p.last.wait, poll), resync-poll) // over when Serve counts at the next resync
+		wait = min(max(2*p.last.wait, poll), resync-poll)
 	}
 	p.last = answer{c, wait, s.clock.Now().Add(wait)}
 }

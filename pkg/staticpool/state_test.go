@@ -47,3 +47,28 @@ func TestPoolsThatAreGoneAreForgotten(t *testing.T) {
 		t.Errorf("remembered: %v", statics.pools)
 	}
 }
+
+// What the API server has said about a count holds for longer each time it says so, until something was to be done.
+func TestAnswersHoldLonger(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Now())
+	s := NewState(nil, clk)
+	holds := func() (d time.Duration) {
+		s.answer("pool", count{1, 2})
+		for ; s.answered("pool", count{1, 2}); clk.Step(poll) {
+			d += poll
+		}
+		return d
+	}
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 59, 59} {
+		if got := holds(); got != want*time.Second {
+			t.Errorf("holds %v, want %vs", got, want)
+		}
+	}
+	s.answer("pool", count{1, 2})
+	if s.unanswered("pool"); s.answered("pool", count{1, 2}) {
+		t.Error("is still answered")
+	}
+	if got := holds(); got != poll {
+		t.Errorf("holds %v afterwards, want %v", got, poll)
+	}
+}
