@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 )
 
 // manyPods returns a ledger with pods of one class that arrived one after the other, the last name first.
@@ -40,7 +41,7 @@ func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 		},
 		"room was given back": func(l *Ledger, uids []types.UID, now time.Time) {
 			l.Refuse(uids, "no offer", false, now)
-			reopen(l, now)
+			reopen(l, now.Add(backoff.First))
 		},
 		"offers have changed": func(l *Ledger, uids []types.UID, now time.Time) {
 			l.Refuse(uids, "no offer", false, now)
@@ -48,7 +49,7 @@ func TestFirstComeFirstPlannedAfterARetry(t *testing.T) {
 		},
 		"below a limit again": func(l *Ledger, uids []types.UID, now time.Time) {
 			l.Refuse(uids, "no offer", true, now)
-			relieved(l, now)
+			relieved(l, now.Add(backoff.First))
 		},
 		"their node's launch failed": func(l *Ledger, uids []types.UID, now time.Time) {
 			l.AddNode("c", nil, nil, false, now)

@@ -22,16 +22,11 @@ const lostMemory = 20 * time.Minute
 // cycle has failed since, and that no query (Gate, Pin) has kept from being scheduled since. With thousands of such pods each change of a pool or
 // an offering would cost as many cycles, ahead of pods that fit. It returns the other pods, for which the reason is new.
 func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.Time) (news []capacity.PodRef) {
-	seen := map[*class]bool{}
 	waits := l.siblings(now)
 	for _, uid := range uids {
 		p, ok := l.pods[uid]
 		if !ok || p.state != Queued {
 			continue
-		}
-		if retryable && !seen[p.class] {
-			seen[p.class] = true
-			p.class.refusal(l.changes, now)
 		}
 		if p.heard && reasons.Same(p.told, why) && !p.held.Load() {
 			l.turnAway(p, why, now)
@@ -41,6 +36,7 @@ func (l *Ledger) Refuse(uids []types.UID, why string, retryable bool, now time.T
 		}
 		p.behind = waits(p.class)
 		if retryable {
+			p.class.refusal(l.changes, now)
 			p.retry = now.Add(backoff.After(max(p.class.refused, 2)))
 		}
 	}
@@ -122,15 +118,19 @@ type anew struct {
 	relieved bool // see Relieved
 }
 
-// planAnew plans for a refused pod again if there is a reason in this round of TickPods. Pods in back-off keep waiting.
+// planAnew plans for a refused pod again if there is a reason in this round of TickPods. Pods in back-off keep waiting. A pod that was refused less
+// than a second ago waits, too, until a cycle of it has failed: in the queue, its cycle would report that it is planned for, not the refusal.
 func (l *Ledger) planAnew(p *pod, now time.Time) {
 	why := l.round
 	if p.state == Refused && why != (anew{}) {
-		if soon := p.since.Add(backoff.First); why.changed && !p.broken && p.retry.After(soon) {
+		soon := p.since.Add(backoff.First)
+		if why.changed && !p.broken && p.retry.After(soon) {
 			p.retry = soon
 		}
 		over := p.retry.IsZero() || !now.Before(p.retry)
-		if (why.freed || why.changed) && over || why.relieved && !p.broken && !p.retry.IsZero() {
+		if again := (why.freed || why.changed) && over || why.relieved && !p.broken && !p.retry.IsZero(); again && !p.heard && now.Before(soon) {
+			p.retry = soon
+		} else if again {
 			l.queue(p, now)
 		}
 	}

@@ -74,3 +74,29 @@ func TestRelieved(t *testing.T) {
 		t.Error("no plan is asked for")
 	}
 }
+
+// Whatever changes in the moment between a refusal and the cycle that reports it, that cycle reports the refusal, not that the pod is planned for
+// again: the recorder of events would keep that text.
+func TestTheCycleAfterARefusalReportsIt(t *testing.T) {
+	for name, change := range map[string]func(l *Ledger, now time.Time){"room": reopen, "offerings": changed, "limit": relieved} {
+		for _, retryable := range []bool{false, true} {
+			now := time.Unix(0, 0)
+			l := New()
+			c, ref := testClass("web", 100, 0), capacity.PodRef{UID: "p"}
+			l.Submit(ref, c, now)
+			l.Refuse([]types.UID{"p"}, "no pool has such devices", retryable, now)
+			now = now.Add(10 * time.Millisecond)
+			change(l, now)
+			if state, why := l.Submit(ref, c, now); state != Refused || why != "no pool has such devices" {
+				t.Errorf("%s, retryable %t: its cycle reports that it is %s: %s", name, retryable, state, why)
+			}
+			l.Take()
+			if now = now.Add(backoff.First); name != "limit" || retryable { // a limit is no reason for pods whose refusal doesn't pass
+				l.Tick(now)
+				if e := l.Take(); l.pods["p"].state != Queued || !e.Plan {
+					t.Errorf("%s, retryable %t: the pod is %s a second later, plan %t", name, retryable, l.pods["p"].state, e.Plan)
+				}
+			}
+		}
+	}
+}

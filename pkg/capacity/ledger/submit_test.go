@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 )
 
 // A cycle that began before the plan and fails after it tells nothing about the plan.
@@ -80,7 +81,7 @@ func TestRefusedPodsHearOfRoomGivenBack(t *testing.T) {
 	l.Tick(now)
 	l.Take()
 	l.Gone("kept")
-	l.Tick(now)
+	l.Tick(now.Add(backoff.First))
 	if e := l.Take(); !e.Plan {
 		t.Error("the refused pod is not planned for")
 	}
