@@ -32,30 +32,8 @@ import (
 // reason of that cloud, and when the pod is gone, so are the node and its instance.
 func TestFakeCloud(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, ctx := ktesting.NewTestContext(t)
-		ctx, stop := context.WithCancel(ctx)
-		api := kubeapi.New(karpenter.Scheme(fakecloud.Kind), clock.RealClock{})
+		ctx, api, fake := onFakeCloud(t)
 		kube := kubernetes.NewForConfigOrDie(api.Client().Config())
-		fake := fakecloud.New(kube)
-		ended := make(chan error, 1)
-		go func() {
-			ended <- hostOn(ctx, onCloud(fake.Value()), chaos.Process{Kube: api.Client(), Clock: clock.RealClock{}}, hostedConfig, nil)
-		}()
-		defer func() {
-			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			<-time.After(2 * time.Second) // the scheduler's recorders of metrics end within a second
-		}()
-
-		for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, corev1.NamespaceNodeLease} {
-			if _, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		create(t, api, fakecloud.Kind.GroupVersion().WithResource(fakecloud.Kind.Resource), fakecloud.Kind.Kind,
-			&v1alpha1.TestNodeClass{ObjectMeta: metav1.ObjectMeta{Name: "main"}})
 		create(t, api, karpenter.NodePools.GroupVersion().WithResource(karpenter.NodePools.Resource), karpenter.NodePools.Kind, poolOfFakeCloud())
 		pods := kube.CoreV1().Pods(metav1.NamespaceDefault)
 		if _, err := pods.Create(ctx, podForFakeCloud(), metav1.CreateOptions{}); err != nil {
@@ -107,6 +85,35 @@ func TestFakeCloud(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// onFakeCloud starts the whole program, which ends with the test, on a fake cloud and a cluster with its namespaces and a node class.
+func onFakeCloud(t *testing.T) (context.Context, *kubeapi.Server, *fakecloud.Cloud) {
+	t.Helper()
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, stop := context.WithCancel(ctx)
+	api := kubeapi.New(karpenter.Scheme(fakecloud.Kind), clock.RealClock{})
+	kube := kubernetes.NewForConfigOrDie(api.Client().Config())
+	fake := fakecloud.New(kube)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- hostOn(ctx, onCloud(fake.Value()), chaos.Process{Kube: api.Client(), Clock: clock.RealClock{}}, hostedConfig, nil)
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		<-time.After(2 * time.Second) // the scheduler's recorders of metrics end within a second
+	})
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, corev1.NamespaceNodeLease} {
+		if _, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, api, fakecloud.Kind.GroupVersion().WithResource(fakecloud.Kind.Resource), fakecloud.Kind.Kind,
+		&v1alpha1.TestNodeClass{ObjectMeta: metav1.ObjectMeta{Name: "main"}})
+	return ctx, api, fake
 }
 
 // within calls f every second until it returns nil.

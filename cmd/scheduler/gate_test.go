@@ -20,15 +20,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/karpenter/pkg/test/v1alpha1"
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
 	"github.com/dovetail-scheduler/dovetail/pkg/karpenter"
-	"github.com/dovetail-scheduler/dovetail/test/chaos"
-	"github.com/dovetail-scheduler/dovetail/test/fakecloud"
 	"github.com/dovetail-scheduler/dovetail/test/kubeapi"
 )
 
@@ -122,22 +118,8 @@ func TestAdoptingBesideActivations(t *testing.T) {
 // nodes. One that waits for longer than 5 s gets the condition from us, once.
 func TestAnticipatedPodsWaitBehindTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, ctx := ktesting.NewTestContext(t)
-		ctx, stop := context.WithCancel(ctx)
-		api := kubeapi.New(karpenter.Scheme(fakecloud.Kind), clock.RealClock{})
+		ctx, api, fake := onFakeCloud(t)
 		kube := kubernetes.NewForConfigOrDie(api.Client().Config())
-		fake := fakecloud.New(kube)
-		ended := make(chan error, 1)
-		go func() {
-			ended <- hostOn(ctx, onCloud(fake.Value()), chaos.Process{Kube: api.Client(), Clock: clock.RealClock{}}, hostedConfig, nil)
-		}()
-		defer func() {
-			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			<-time.After(2 * time.Second) // the scheduler's recorders of metrics end within a second
-		}()
 		w := &startupTaint{T: t, ctx: ctx, kube: kube, history: map[string][]string{}}
 		w.prepare(api)
 		pods, err := kube.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{})
@@ -178,13 +160,6 @@ type startupTaint struct {
 // prepare creates a pool and a ReplicaSet of three pods.
 func (w *startupTaint) prepare(api *kubeapi.Server) {
 	w.Helper()
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, corev1.NamespaceNodeLease} {
-		if _, err := w.kube.CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-			w.Fatal(err)
-		}
-	}
-	create(w.T, api, fakecloud.Kind.GroupVersion().WithResource(fakecloud.Kind.Resource), fakecloud.Kind.Kind,
-		&v1alpha1.TestNodeClass{ObjectMeta: metav1.ObjectMeta{Name: "main"}})
 	pool := poolOfFakeCloud()
 	pool.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoSchedule}}
 	create(w.T, api, karpenter.NodePools.GroupVersion().WithResource(karpenter.NodePools.Resource), karpenter.NodePools.Kind, pool)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 	"github.com/dovetail-scheduler/dovetail/pkg/pending"
 )
 
@@ -78,7 +79,7 @@ func TestPodsThatHaveChangedSinceTheyWereRefused(t *testing.T) {
 		w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Refuse([]types.UID{"u0", "u1"}, "no", false, now)
 			l.Changed()
-			for l.TickPods(now) {
+			for l.TickPods(now.Add(backoff.First)) {
 			}
 		})
 		waiting, _ := w.parts.demand.Gatherer.Gather(t.Context())
@@ -127,7 +128,7 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	want, _ := w.pending.Classes.Class(tolerant)
 	w.pending.Handler().OnUpdate(w.pod(1), tolerant)
 	w.pending.Handler().OnDelete(w.pod(0)) // its capacity is released
-	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now) })
+	w.reservations.Step(func(l *ledger.Ledger, now time.Time) { l.Tick(now.Add(backoff.First)) })
 	if got, _ := w.parts.demand.Gatherer.Gather(t.Context()); len(got) != 1 || got[0].Class.Key != want.Key {
 		t.Errorf("want it as it has become: %v", got)
 	}
@@ -137,7 +138,7 @@ func TestPodsThatHaveSpokenForThemselves(t *testing.T) {
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Refuse([]types.UID{"u1"}, "no", false, now)
 		l.Changed()
-		for l.TickPods(now) {
+		for l.TickPods(now.Add(backoff.First)) {
 		}
 	})
 	w.reservations.Submit(capacity.RefOf(plain), class) // the scheduler's queue has the new version, Pending doesn't yet
@@ -190,7 +191,7 @@ func TestRefusedGangRests(t *testing.T) {
 	// The members' own back-off ends, and no pool has changed: only the gang's is left.
 	w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 		l.Relieved()
-		for l.TickPods(now) {
+		for l.TickPods(now.Add(backoff.First)) {
 		}
 	})
 	if n := len(w.queued()); n != 2 {

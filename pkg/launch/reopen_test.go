@@ -6,6 +6,7 @@ import (
 
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity"
 	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger"
+	"github.com/dovetail-scheduler/dovetail/pkg/capacity/ledger/backoff"
 	"github.com/dovetail-scheduler/dovetail/pkg/spending"
 )
 
@@ -28,13 +29,13 @@ func (e *early) Plan(v *capacity.View, opts capacity.Options) *capacity.Plan {
 	return out
 }
 
-// hears does what Effects does when pools or offerings have changed, and reports whether they had.
+// hears does what Effects does a second after pools or offerings have changed, and reports whether they had.
 func (w *world) hears() bool {
 	select {
 	case <-w.parts.Triggers.OfferingsChanged():
 		w.reservations.Step(func(l *ledger.Ledger, now time.Time) {
 			l.Changed()
-			for l.TickPods(now) {
+			for l.TickPods(now.Add(backoff.First)) {
 			}
 		})
 		return true
