@@ -124,8 +124,8 @@ type pod struct {
 	wake  time.Time
 	// stale: it was queued again without a new Submit. Its class is that of its last scheduling cycle, and may be outdated (see Renew).
 	stale bool
-	// These describe a pod that is queued again after a refusal. told: the reason of that refusal. heard: a scheduling cycle of the pod has
-	// failed since the refusal. held: a query (Gate, Pin) or Submit has kept the scheduler from trying the pod since it was queued.
+	// These describe a pod that is queued again after a refusal. told: the reason of that refusal. heard: a cycle of the pod has failed since, and since
+	// reserved capacity was last released. held: a query (Gate, Pin) or Submit has kept the scheduler from trying the pod since it was queued.
 	told  string
 	heard bool
 	held  atomic.Bool

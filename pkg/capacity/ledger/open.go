@@ -257,7 +257,7 @@ func (l *Ledger) TickPods(now time.Time) (more bool) {
 	}
 	var due []*pod // those for which any of the calls below has work: usually few; each piece of 5,000 pods takes a millisecond or two
 	more = l.everyPod.Next(5_000, func(p *pod) bool {
-		l.planAnew(p, now)
+		l.planAnew(p)
 		if !p.removed && l.due(p, now) {
 			due = append(due, p)
 		}

@@ -48,6 +48,7 @@ func (l *Ledger) SubmitRefused(ref capacity.PodRef, c *capacity.Class, by func(n
 		if p.class.Key != c.Key || !p.retry.IsZero() && !now.Before(p.retry) {
 			l.reclass(p, c)
 			l.queue(p, now)
+			p.held.Store(true) // as above
 			p.stale = false
 		}
 	case Open:

@@ -118,24 +118,16 @@ type anew struct {
 	relieved bool // see Relieved
 }
 
-// planAnew plans for a refused pod again if there is a reason in this round of TickPods. Pods in back-off keep waiting. A pod that was refused less
-// than a second ago waits, too, until a cycle of it has failed: in the queue, its cycle would report that it is planned for, not the refusal.
-func (l *Ledger) planAnew(p *pod, now time.Time) {
-	why := l.round
-	if p.state == Refused && why != (anew{}) {
-		soon := p.since.Add(backoff.First)
-		if why.changed && !p.broken && p.retry.After(soon) {
-			p.retry = soon
-		}
-		over := p.retry.IsZero() || !now.Before(p.retry)
-		if again := (why.freed || why.changed) && over || why.relieved && !p.broken && !p.retry.IsZero(); again && !p.heard && now.Before(soon) {
-			p.retry = soon
-		} else if again {
-			l.queue(p, now)
-		}
+// planAnew makes a refused pod due to be planned for again if there is a reason in this round of TickPods. Pods in back-off keep waiting. Those that
+// were refused less than a second ago wait, too: in the queue, a pod's cycle would report that it is planned for, not the refusal.
+func (l *Ledger) planAnew(p *pod) {
+	why, soon := l.round, p.since.Add(backoff.First)
+	if never := p.retry.IsZero(); p.state == Refused &&
+		(never && (why.freed || why.changed) || !never && !p.broken && p.retry.After(soon) && (why.changed || why.relieved)) {
+		p.retry = soon
 	}
 	if why.freed {
-		p.told = "" // if it is refused for the same reason again, the scheduler has to look at it all the same
+		p.heard = false // if it is refused for the same reason again, the scheduler has to look at it all the same
 	}
 }
 

@@ -100,3 +100,61 @@ func TestTheCycleAfterARefusalReportsIt(t *testing.T) {
 		}
 	}
 }
+
+// A cycle that ends when the pod is due to be planned for again reports no refusal, so the next refusal activates the pod, although its reason is the same.
+func TestALateCycleReportsNoRefusal(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := New()
+	c, ref := testClass("web", 100, 0), capacity.PodRef{UID: "p"}
+	l.Submit(ref, c, now)
+	l.Refuse([]types.UID{"p"}, "no pool has such devices", false, now)
+	changed(l, now.Add(10*time.Millisecond))
+	now = now.Add(backoff.First + 100*time.Millisecond)
+	if state, why := l.Submit(ref, c, now); state != Queued {
+		t.Fatalf("the pod is %s: %s", state, why)
+	}
+	l.Take()
+	if fresh := l.Refuse([]types.UID{"p"}, "no pool has such devices", false, now); len(fresh) != 1 || len(l.Take().Activate) != 1 {
+		t.Error("nothing reports the refusal")
+	}
+}
+
+// A pod that was refused for the same reason before and after reserved capacity was released is activated, so that preemption may help it, also if
+// it was planned for again for another reason.
+func TestReleasedCapacityIsLookedAtAfterARefusal(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := New()
+	c, ref := testClass("web", 100, 0), capacity.PodRef{UID: "p"}
+	l.Submit(ref, c, now)
+	l.Refuse([]types.UID{"p"}, "no room", false, now)
+	changed(l, now.Add(10*time.Millisecond))
+	l.Submit(ref, c, now.Add(20*time.Millisecond)) // its cycle fails before the release
+	reopen(l, now.Add(900*time.Millisecond))
+	now = now.Add(2 * backoff.First)
+	l.Tick(now)
+	l.Take()
+	if fresh := l.Refuse([]types.UID{"p"}, "no room", false, now); len(fresh) != 1 || len(l.Take().Activate) != 1 {
+		t.Error("the scheduler does not look at the pod after the release")
+	}
+}
+
+// Pods that were refused together are planned for together, whether or not their cycles have failed since.
+func TestPodsRefusedTogetherAreQueuedTogether(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := New()
+	c := testClass("web", 100, 0)
+	for _, uid := range []types.UID{"a", "b"} {
+		l.Submit(capacity.PodRef{UID: uid}, c, now)
+	}
+	l.Refuse([]types.UID{"a", "b"}, "no offer", false, now)
+	l.Submit(capacity.PodRef{UID: "b"}, c, now)
+	for _, at := range []time.Duration{10 * time.Millisecond, backoff.First} {
+		changed(l, now.Add(at))
+		if a, b := l.pods["a"].state, l.pods["b"].state; a != b {
+			t.Errorf("after %v a is %s, b is %s", at, a, b)
+		}
+	}
+	if a := l.pods["a"].state; a != Queued {
+		t.Errorf("a is %s after a second, want queued", a)
+	}
+}
